@@ -38,13 +38,15 @@ class FakeLink:
     """The stand-in game's world on a clock that the test controls; it can misbehave.
 
     Set `crashed`, `frozen` (values stand still, the game goes on), `hung` (the game stands still),
-    `dropping` (keys are lost), `unfocused` or `stray` (values that replace what is read) to misbehave;
+    `dropping` (keys are lost), `unfocused`, `blind` (no picture) or `stray` (what replaces values read) to misbehave;
     after `restarts_after` vain attempts to attach, a crashed game runs again. `writes_log` keeps what
     was written.
     """
 
     bindings = "dark-souls-3"
     encounter = "iudex"
+    version = ""
+    blind = False
 
     def __init__(
         self,
@@ -125,6 +127,13 @@ class FakeLink:
         self._reach(loaded=False)
         return not self.unfocused
 
+    def capture(self) -> Picture:
+        """Capture the game's window, (90, 160, 3), unless it is `blind`."""
+        self._reach(loaded=False)
+        if self.blind:
+            raise LinkError("expected a picture of the game's window, found none.")
+        return self.world.simulator.render()
+
     def close(self) -> None:
         """Let go of the game."""
         self.keys.close()
@@ -136,19 +145,6 @@ class FakeLink:
             raise LinkError("the game's process is gone.")
         if loaded and self.world.stage is CourseStage.LOADING:
             raise LinkError("the game is loading.")
-
-
-class FakePicturedLink(FakeLink):
-    """A fake link that captures its game from above, unless it is `blind`."""
-
-    blind = False
-
-    def capture(self) -> Picture:
-        """Capture the game's window, (90, 160, 3)."""
-        self._reach(loaded=False)
-        if self.blind:
-            raise LinkError("expected a picture of the game's window, found none.")
-        return self.world.simulator.render()
 
 
 class FakeTable:

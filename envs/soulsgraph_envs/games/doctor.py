@@ -344,7 +344,7 @@ class SiphonExamination(Examination):
 
     def check_picture(self, checks: Checks) -> None:
         """Check the window's picture."""
-        height, width, _ = self.link.capture().shape  # type: ignore[attr-defined]
+        height, width, _ = self.link.capture().shape
         self.check_resolution(checks, width, height)
 
     def check_fields(self, checks: Checks) -> None:

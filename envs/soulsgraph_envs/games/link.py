@@ -193,6 +193,10 @@ class Link(Protocol):
     def keys(self) -> KeyDevice:
         """The device that presses the game's keys."""
 
+    @property
+    def version(self) -> str:
+        """Version of the game that is attached, such as "1.15.2.0"; empty for none, or where it cannot be read."""
+
     def attach(self, timeout_s: float, process_id: int = 0) -> None:
         """Find the game and resolve its addresses; a second call searches again.
 
@@ -211,25 +215,11 @@ class Link(Protocol):
     def focused(self) -> bool:
         """Return whether keys reach the game's window."""
 
-    def close(self) -> None:
-        """Release every key and disconnect from the game; a second call does nothing."""
-
-
-@runtime_checkable
-class PicturedLink(Link, Protocol):
-    """A link that can capture the game's window too."""
-
     def capture(self) -> Picture:
         """Photograph the inside of the game's window, (height, width, 3), as the game last drew it."""
 
-
-@runtime_checkable
-class VersionedLink(Link, Protocol):
-    """A link that can read the version of its game."""
-
-    @property
-    def version(self) -> str:
-        """Version of the game that is attached, such as "1.15.2.0"; empty for none, or where it cannot be read."""
+    def close(self) -> None:
+        """Release every key and disconnect from the game; a second call does nothing."""
 
 
 #: The pause after the first try to attach, how much longer each is than the one before, and the longest.

@@ -36,11 +36,9 @@ from soulsgraph_envs.games.link import (
     Moment,
     NotReachedError,
     Operations,
-    PicturedLink,
     Reading,
     RefusedError,
     UnansweredError,
-    VersionedLink,
     same_moment,
 )
 from soulsgraph_envs.render.pictures import scaled
@@ -158,7 +156,7 @@ class LiveGame:
             supplies=readings.supplied_raws(link.supplies),
             controls=self._session.pad.bindings.controls,
             can_set_speed="game_speed" in link.writes,
-            can_render=isinstance(link, PicturedLink),
+            can_render=True,
         )
         if lacking := sorted(_NEEDED - link.supplies):
             raise GameError(f"expected a map that reads {', '.join(lacking)}, found one that does not; take another.")
@@ -225,23 +223,19 @@ class LiveGame:
         """Capture the game's window, (height, width, 3) uint8, scaled to `size` (height, width) if one is given.
 
         Raises:
-            GameError: before the first reset, for another lane, or where the link takes no pictures.
+            GameError: before the first reset, or for another lane.
             EpisodeLostError: if the window could not be captured.
         """
-        link = self._session.link
-        if not isinstance(link, PicturedLink):
-            raise GameError("expected a link that takes pictures of its game, found one that does not; take another.")
         if lane != 0 or self._episode is None:
             raise GameError(f"expected lane 0 with an episode under way, found lane {lane}: reset first.")
         with self._losing():
-            picture = link.capture()
+            picture = self._session.link.capture()
         return picture if size is None else scaled(picture, size)
 
     @property
     def version(self) -> str:
         """Version of the game, such as "1.15.2.0"; empty where it cannot be read."""
-        link = self._session.link
-        return link.version if isinstance(link, VersionedLink) else ""
+        return self._session.link.version
 
     def close(self) -> None:
         """Release every key, restore the game's own rules and disconnect from it; a second call does nothing."""

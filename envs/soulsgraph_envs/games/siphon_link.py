@@ -97,6 +97,8 @@ class SiphonLink:
         GameError: for settings that cannot be used; nothing is called before `attach`.
     """
 
+    version = ""
+
     def __init__(self, settings: GameSettings, patience_s: float = 0.0) -> None:
         if settings.pid:
             raise GameError(

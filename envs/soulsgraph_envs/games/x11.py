@@ -30,8 +30,6 @@ _PLACES = {key: row["x11"] + number for row in keys.KEYS["rows"].values() for nu
 _UPPER_ROW = {_PLACES[letter]: letter for letter in "qwerty"}
 #: Bit of button 0, if there were one, in the state of the pointer: eight modifiers come before button 1.
 _FIRST_BUTTON = 7
-#: Detail of a motion that counts from where the mouse is.
-_RELATIVE = 1
 
 
 class XTestDevice:
@@ -63,12 +61,6 @@ class XTestDevice:
     def release(self, key: str) -> None:
         """Send a key up; releasing one that is up does no harm."""
         self._send(key, down=False)
-
-    def move_mouse(self, right: int, down: int) -> None:
-        """Move the mouse by pixels from where it is, and wait until the display has moved it."""
-        with raised_as("mouse"):
-            fake_input(self._open(), X.MotionNotify, _RELATIVE, x=right, y=down)
-            self._display.sync()
 
     def down(self) -> tuple[str, ...]:
         """Return the keys that the display counts as down, whoever pressed them."""

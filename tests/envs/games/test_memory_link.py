@@ -11,7 +11,7 @@ from fakes.stand_in import StandInProcess
 from fakes.still_game import still_game
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.errors import UnknownNameError
-from soulsgraph_envs.games.link import GameSettings, LinkError, PicturedLink
+from soulsgraph_envs.games.link import GameSettings, Link, LinkError
 from soulsgraph_envs.games.memory_link import MemoryLink
 from soulsgraph_envs.games.standin.launch import StandInOptions
 
@@ -31,7 +31,7 @@ def test_link_reads_writes_focuses_and_presses(display):
         StandInProcess(StandInOptions(display=display)) as game,
         closing(MemoryLink(replace(settings, pid=game.pid))) as link,
     ):
-        assert isinstance(link, PicturedLink)
+        assert isinstance(link, Link)
         link.attach(PATIENCE_S)
         assert link.game.version == "1.15.2.0"
         link.focus()

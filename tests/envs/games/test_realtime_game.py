@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fakes.realtime import FakeLink, FakePicturedLink, FakeTable, FakeTime
+from fakes.realtime import FakeLink, FakeTable, FakeTime
 from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
@@ -23,15 +23,11 @@ SCENARIO = load_scenario("iudex-phase1")
 
 def test_live_game_is_seen_where_its_link_sees_it() -> None:
     time = FakeTime()
-    game = LiveGame(FakePicturedLink(time), GameSettings(), time.clock)
+    game = LiveGame(FakeLink(time), GameSettings(), time.clock)
     with pytest.raises(GameError, match="reset"):
         game.render()
     check_game(lambda _: game, lanes=1)
     assert game.capabilities.can_render
-    blind = FakeTable().game
-    assert not blind.capabilities.can_render
-    with pytest.raises(GameError, match="pictures"):
-        blind.render()
 
 
 #: A player whose camera keys turn it the other way.

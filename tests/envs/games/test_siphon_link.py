@@ -12,7 +12,7 @@ from fakes.siphon import FakeSiphon, serving
 from fakes.waiting import PATIENCE_S
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.keys import KEY_NAMES
-from soulsgraph_envs.games.link import GameSettings, Link, LinkError, PicturedLink
+from soulsgraph_envs.games.link import GameSettings, Link, LinkError
 from soulsgraph_envs.games.siphon_attributes import load_attributes
 from soulsgraph_envs.games.siphon_link import (
     CALL_TIMEOUT_S,
@@ -55,7 +55,6 @@ def show(siphon: FakeSiphon, **values: float) -> None:
 
 def test_the_link_reads_every_field_in_blocks_and_takes_pictures(siphon: FakeSiphon, link: SiphonLink) -> None:
     assert isinstance(link, Link)
-    assert isinstance(link, PicturedLink)
     shown = {name: float(number) for number, name in enumerate(sorted(link.supplies))}
     show(siphon, **shown)
     # A flag is a byte, which a "bool" of Siphon's may show as all bits set.
