@@ -17,8 +17,8 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo import open_agent
 from soulsgraph_clusters.fleet.actor.spool import DAMAGED, Spool, machine_id
-from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
+from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.core.files import settle, whole_file, whole_folder
 from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
 
@@ -270,7 +270,7 @@ def test_a_journal_opens_with_every_record_that_was_acknowledged(root, monkeypat
             assert not acknowledged
             return
         journal = Journal(left / "journal", "camera", 200)
-        found = [one.chunk.sequence for _, one in journal.read(journal.first, 1000)]
+        found = [one.number for one in journal.read(journal.first, 1000)]
         assert journal.first <= pruned
         assert found[: acknowledged - journal.first] == [*range(journal.first, acknowledged)]
         assert found == [*range(journal.first, journal.first + len(found))]

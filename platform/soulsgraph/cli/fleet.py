@@ -21,11 +21,11 @@ from soulsgraph.results.tables import TextTable
 from soulsgraph.runs.lineage import finished_versions, own_stage
 from soulsgraph.runs.progress import draws, interruptible, silence_advice, stage_progress
 from soulsgraph.zoo import open_run
-from soulsgraph_clusters.fleet.actor.spool import UNFINISHED
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus, read_status
 from soulsgraph_clusters.fleet.protocol import security, settings
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, load_fleet
 from soulsgraph_clusters.fleet.protocol.task import project_digests
+from soulsgraph_clusters.fleet.store import UNFINISHED
 from soulsgraph_envs.core.access import family_of, join_address, new_token, read_private
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError

@@ -94,7 +94,7 @@ def pause(
         return
     when = spools.AFTER_FIGHT if after_fight else spools.AT_ONCE
     spools.pause(spool, when)
-    playing = any(map(spools.in_use, spool.glob("game-*")))
+    playing = any(map(spools.in_use, spool.glob("*/game-*")))
     games = "this PC's games pause" if playing else "no game's process runs now; those that begin with this spool pause"
     go_on = command_line("fleet", "pause", "--undo")
     screen.show({"paused": when, "playing": playing}, f"{games} {when}; continue with: {go_on}")
@@ -137,7 +137,7 @@ def _check_spool(options: HostOptions, games: int) -> list[Check]:
         spool.ok("folder", f"{options.spool} can be written")
         remedy = "free some, or let games keep less: with a full disk play continues, and what has no room is lost"
         spool.expect("room", found_mb >= wanted_mb, f"{found_mb:,} MB free, {wanted_mb:,} at most needed", remedy)
-        used = [str(game) for game in range(1, games + 1) if spools.in_use(options.spool / f"game-{game}")]
+        used = [str(game) for game in range(1, games + 1) if spools.in_use(options.game_spool(game))]
         found = f"game {', '.join(used)} is played by a host now" if used else "used by no other host"
-        spool.expect("use", not used, found, "end that host before another begins, or name a spool of its own for it")
+        spool.expect("use", not used, found, "end that host before another of the same token begins")
     return spool.made

@@ -192,9 +192,9 @@ class StageSetup:
 
     def _kept_since(self, stage: FleetStage) -> Path | None:
         """Return the oldest checkpoint from which the journal goes on; None where it begins with the stage."""
-        from soulsgraph_clusters.fleet.gateway.journal import Journal
+        from soulsgraph_clusters.fleet.store import Journal
 
-        journal = Journal.reading(stage.journal, stage.name)
+        journal = Journal(stage.journal, stage.name, reading=True)
         first = journal.first
         journal.close()
         states = ((path, read_training_state(path).get("journal", {})) for path in (self.checkpoints if first else ()))

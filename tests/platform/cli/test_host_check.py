@@ -14,9 +14,10 @@ from fakes.fleet_here import GatewayHere
 from fakes.fleet_in_folder import SOULSGRAPH
 from fakes.waiting import until
 from soulsgraph.cli import main
-from soulsgraph_clusters.fleet.actor.spool import Spool
+from soulsgraph_clusters.fleet.actor.host import HostOptions
 from soulsgraph_clusters.fleet.protocol import messages
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.store import Spool
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 NUMBERS = DQNHyperparameters(budget=10**9, capacity=1000)
@@ -74,8 +75,10 @@ def test_a_head_that_is_away_and_a_spool_that_cannot_be_written_are_failures(che
     assert str(tmp_path / "spool") in found["folder"]["found"]
 
 
-def test_a_spool_in_use_or_without_room_is_a_warning(check, tmp_path, monkeypatch):
-    spool = Spool(tmp_path / "spool" / "game-2")
+def test_a_spool_in_use_or_without_room_is_a_warning(check, here, tmp_path, monkeypatch):
+    token, spools = here.token_file(), tmp_path / "spool"
+    options = HostOptions(here.address, token, tmp_path / "games.toml", spool=spools)
+    spool = Spool(options.game_spool(2))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=300 * 2**20))
     code, found = check(1, 1)
     spool.close()
@@ -92,7 +95,7 @@ def test_a_pause_says_whether_a_host_plays(tmp_path, monkeypatch, capsys):
         return capsys.readouterr().out
 
     alone = pause()
-    spool = Spool(tmp_path / "game-1")
+    spool = Spool(tmp_path / "attic" / "game-1")
     assert pause() != alone
     spool.close()
     assert pause() == alone

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 from fakes.fleet_here import random_weights
+from fakes.stored import append, stored
 from soulsgraph.runs.lineage import own_stage
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup
-from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.games.opening import make_game
 
 SKILL = "camera"
@@ -19,7 +20,7 @@ SKILL = "camera"
 
 @pytest.fixture
 def setup(tmp_path):
-    """A stage and its journal in small files, which has more decisions than the budget."""
+    """A stage and its journal, which has more decisions than the budget."""
     run = RunFolder.create(tmp_path / "run", Plan(preset="best", scale=0.05))
     setup = StageSetup(run, own_stage(run, SKILL))
     numbers = setup.hyperparameters
@@ -33,13 +34,13 @@ def setup(tmp_path):
         decisions = {SKILL: len(played.transitions[SKILL])}
         count += decisions[SKILL]
         chunk = Chunk(boot="0" * 16, sequence=sequence, decisions=decisions, columns=encode_columns(played))
-        journal.append([Record(pc="attic", game="1", chunk=chunk)])
+        append(journal, [stored(chunk)])
     journal.close()
     return setup
 
 
 def _journal(setup):
-    return Journal(setup.run.journal(setup.key).absolute(), setup.stage.name, segment_bytes=10_000)
+    return Journal(setup.run.journal(setup.key).absolute(), setup.stage.name)
 
 
 def _finished(algorithm):
@@ -63,7 +64,7 @@ def test_a_pruned_journal_leads_to_the_same_bits_from_the_older_checkpoint(setup
     weights = _finished(algorithm)
     journal = _journal(setup)
     journal.prune(positions[1])
-    assert positions[0] < journal.first <= positions[1]
+    assert journal.first == positions[1]
     journal.close()
     again = setup.replay()
     assert again.position == positions[1]
