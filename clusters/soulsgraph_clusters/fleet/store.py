@@ -87,7 +87,7 @@ class Store:
         WriteError: if it cannot be made or written.
     """
 
-    _tables = _CHUNKS
+    _tables: tuple[str, ...] = _CHUNKS
 
     def __init__(self, folder: Path, *, reading: bool = False) -> None:
         self.folder, self._path = folder, folder / FILE
@@ -388,7 +388,8 @@ class Spool(Store):
         """Return a chunk; None if it is gone."""
         with self._access, self._errors():
             found = self._run(f"{_SELECT} WHERE {_KEY}", "", "", boot, number).fetchone()
-        return found and Chunk.FromString(StoredChunk(*found).content)
+        message: Chunk | None = found and Chunk.FromString(StoredChunk(*found).content)
+        return message
 
     def acknowledge(self, boot: str, numbers: Iterable[int]) -> None:
         """Forget chunks that the head has."""

@@ -207,7 +207,7 @@ _DRIVE_REMOTE = 4
 
 def is_remote(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
     """Return whether a folder is on another machine's disk, as far as the system says."""
-    if os.name == "nt":
+    if sys.platform == "win32":
         import ctypes
 
         drive = folder.absolute().drive

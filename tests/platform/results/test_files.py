@@ -318,8 +318,6 @@ def _use(manager):
 
 _LOCKING = {
     "run": lambda path: RunFolder.create(path / "run", Plan(scale=0.01)),
-    "journal": lambda path: Journal(path / "journal", "camera"),
-    "spool": lambda path: Spool(path / "spool"),
     "head": lambda path: _use(sole_head(Fleet(FleetSettings("127.0.0.1:0"), path))),
     "token": lambda path: Tokens(path / "tokens.json").issue("attic"),
     "drained": lambda path: set_drained(path, "attic", True),
