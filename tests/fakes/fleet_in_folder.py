@@ -163,7 +163,7 @@ def require_once(records: Iterable[StoredChunk]) -> None:
 def require_replay(fleet: FleetInFolder) -> None:
     """Check that the journal alone leads to the skill that was saved, bit by bit."""
     text = fleet.replays()
-    assert "the same bits as version 1" in text, text
+    assert "the same bits as version 1 of" in text, text
 
 
 @dataclass

@@ -34,6 +34,8 @@ FULL, DISK_FULL = "spool full", "disk full"
 #: What the end of a stage or a pause leaves of a chunk that was begun.
 UNFINISHED = "unfinished"
 _FORMAT = 1
+#: Of several processes that open it at once one has it after so long, and the others are refused.
+_OTHERS_S = 0.5
 #: What is known of a chunk for good, and apart from it what is forgotten once it was learned from.
 _CHUNKS = (
     "CREATE TABLE chunks (position INTEGER PRIMARY KEY, pc TEXT, game TEXT, boot TEXT, number INTEGER, "
@@ -99,7 +101,7 @@ class Store:
         uri = f"{self._path.absolute().as_uri()}?mode={'rw' if reading else 'rwc'}"
         with self._errors():
             # Autocommit: transactions are begun here.
-            self._database = sqlite3.connect(uri, 0.0, uri=True, isolation_level=None, check_same_thread=False)
+            self._database = sqlite3.connect(uri, _OTHERS_S, uri=True, isolation_level=None, check_same_thread=False)
         try:
             with self._errors():
                 self._open(reading)
@@ -108,24 +110,23 @@ class Store:
             raise
 
     def _open(self, reading: bool) -> None:
-        # Before anything is read: then SQLite shares no memory with other processes, which a network's disk lacks.
+        # What a killed process left is in one file then.
+        self._run("PRAGMA journal_mode = DELETE")
+        self._run("BEGIN" if reading else "BEGIN EXCLUSIVE")
+        # From here on nobody else has it. Set before a WAL is begun: that needs no shared memory then.
         self._run("PRAGMA locking_mode = EXCLUSIVE")
         is_new = not self._one("SELECT COUNT(*) FROM sqlite_master")
-        if not is_new and (found := self._one("PRAGMA user_version")) != _FORMAT:
-            raise FleetError(f"{self._path}: expected format {_FORMAT}, found {found}; it is of another version.")
-        if reading:
-            if is_new:
-                raise FleetError(f"{self._path}: expected a file of chunks, found an empty one.")
-            return
-        self._run(f"PRAGMA journal_mode = {'TRUNCATE' if is_remote(self.folder) else 'WAL'}")
-        self._run("PRAGMA synchronous = FULL")
-        self._run("PRAGMA foreign_keys = ON")
-        self._run("BEGIN EXCLUSIVE")
-        if is_new:
+        if is_new and not reading:
             for table in self._tables:
                 self._run(table)
             self._run(f"PRAGMA user_version = {_FORMAT}")
+        if (found := self._one("PRAGMA user_version")) != _FORMAT:
+            raise FleetError(f"{self._path}: expected format {_FORMAT}, found {found}; it is of another version.")
         self._run("COMMIT")
+        if not reading:
+            self._run(f"PRAGMA journal_mode = {'TRUNCATE' if is_remote(self.folder) else 'WAL'}")
+            self._run("PRAGMA synchronous = FULL")
+            self._run("PRAGMA foreign_keys = ON")
 
     def _run(self, statement: str, *values: Any) -> sqlite3.Cursor:
         return self._database.execute(statement, values)

@@ -242,8 +242,9 @@ def check(
     Args:
         names: What to check, all of one kind; all agents of the zoo if nothing is named.
         learn: Play and learn 1,000 decisions of each skill of a project instead, on top of untrained networks.
-        journal: Skills of a run, separated by commas, to learn again from the journals that their fleet left, and to
-            compare with those saved: on one kind of processor both have the same bits.
+        journal: Stages of a run, separated by commas, to learn again from the journals that their fleet left, and to
+            compare with the versions saved: on one kind of processor both have the same bits. A stage is named by its
+            skill, an adaptation as `heal_attack@iudex-phase2`, any of several as its folder in RUN/journal.
         episodes: Play only this many first episodes of each agent's card.
     """
     first = next(iter(names), Path("zoo"))
