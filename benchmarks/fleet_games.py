@@ -18,10 +18,11 @@ from fleet_streams import GatewayServer, call_here, open_server
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.fleet.actor.client import GameClient
 from soulsgraph_clusters.fleet.actor.host import HostOptions, play_games
-from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
+from soulsgraph_clusters.fleet.actor.spool import pause_file
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.status import TICKS_PER_S, WINDOW_S, FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.protocol.settings import SILENT_AFTER_S
+from soulsgraph_clusters.fleet.store import Spool
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.game import LaneIndices

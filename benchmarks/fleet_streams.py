@@ -19,13 +19,13 @@ import grpc
 
 from fakes.fleet_here import GatewayHere, random_weights
 from soulsgraph.runs.workers import WorkerProcess
-from soulsgraph_clusters.fleet.gateway.journal import JOURNALED
 from soulsgraph_clusters.fleet.gateway.status import GameStatus
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns, encode_weights
 from soulsgraph_clusters.fleet.protocol.security import token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, PROTOCOL, SERVICE, digests
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.store import JOURNALED
 from soulsgraph_envs.core.access import NO_PROXY
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.opening import make_game

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import subprocess
+import sys
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -16,9 +20,8 @@ from soulsgraph.runs import train
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo import open_agent
-from soulsgraph_clusters.fleet.actor.spool import DAMAGED, Spool, machine_id
-from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
+from soulsgraph_clusters.fleet.actor.spool import Spool, machine_id
+from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.core.files import settle, whole_file, whole_folder
 from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
 
@@ -79,6 +82,102 @@ class Disk:
     def close(self):
         for handle in self._open.values():
             os.close(handle)
+
+
+_CALL = re.compile(r"\d+ +(\w+)\((.*)\) += (-?\d+)")
+_TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
+
+
+@dataclass
+class _File:
+    """A file of a `CallsDisk`: its bytes now and when it was synced last."""
+
+    now: bytearray = field(default_factory=bytearray)
+    synced: bytes = b""
+
+
+class CallsDisk:
+    """What of one folder is synced, by the system calls of a program as strace writes them."""
+
+    def __init__(self, folder):
+        self._folder, self._said, self.cuts = str(folder), "", 0
+        self._names, self._synced_names = dict[str, _File](), dict[str, _File]()
+        #: By handle a file's name, or the folder's, which is empty.
+        self._open = dict[int, str]()
+
+    @property
+    def lines(self):
+        """The lines that the program has printed."""
+        return self._said.split("\n")[:-1]
+
+    def would_change(self, line):
+        """Return whether a call syncs or names a file of the folder: until then what is written can only be torn."""
+        call = _CALL.match(line)
+        return bool(call) and call[1] in ("fsync", "fdatasync", "unlink") and self._name(call) is not None
+
+    def _name(self, call):
+        if call[1] in ("openat", "unlink"):
+            path = bytes.fromhex(_TEXT.search(call[2])[1].replace("\\x", "")).decode()
+            inside = path == self._folder or path.startswith(f"{self._folder}/")
+            return path[len(self._folder) + 1 :] if inside else None
+        return self._open.get(int(call[2].split(",")[0]))
+
+    def take(self, line):
+        """Do what a call did."""
+        if (call := _CALL.match(line)) is None or int(call[3]) < 0:
+            return
+        if call[1] == "write" and call[2].startswith("1,"):
+            self._said += bytes.fromhex(_TEXT.search(call[2])[1].replace("\\x", "")).decode()
+        if (name := self._name(call)) is None:
+            return
+        words = call[2].rsplit(", ", 2)
+        match call[1]:
+            case "openat":
+                self._open[int(call[3])] = name
+                if name:
+                    self._names.setdefault(name, _File())
+            case "close":
+                del self._open[int(call[2])]
+            case "pwrite64":
+                data, begin = bytes.fromhex(_TEXT.search(call[2])[1].replace("\\x", "")), int(words[-1])
+                content = self._names[name].now
+                assert len(data) == int(call[3])
+                content.extend(bytes(max(begin - len(content), 0)))
+                content[begin : begin + len(data)] = data
+            case "ftruncate":
+                del self._names[name].now[int(words[-1]) :]
+            case "unlink":
+                del self._names[name]
+            case "fsync" | "fdatasync":
+                if name:
+                    self._names[name].synced = bytes(self._names[name].now)
+                else:
+                    self._synced_names = dict(self._names)
+
+    def cut(self, to, mixture):
+        """Make the folder `to` as the disk may be when power is back."""
+        self.cuts += 1
+        to.mkdir()
+        for name, file in (self._names if mixture.names() else self._synced_names).items():
+            (to / name).write_bytes(mixture.content(file.synced, bytes(file.now)))
+
+
+class Sectors:
+    """Of each name, size and sector of 512 bytes the old or the new state."""
+
+    def __init__(self, seed):
+        self._random = Random(seed)
+
+    def names(self):
+        return self._random.random() < 0.5
+
+    def content(self, synced, now):
+        if synced.startswith(now):
+            # What was cut off is there still, or not.
+            return self._random.choice((synced, now))
+        size = len(self._random.choice((synced, now)))
+        wide = [one.ljust(size, b"\0") for one in (synced, now)]
+        return b"".join(self._random.choice(wide)[at : at + 512] for at in range(0, size, 512))[:size]
 
 
 def _content(handle):
@@ -257,71 +356,94 @@ def test_the_newest_checkpoint_is_whole_and_none_that_was_saved_is_missing(root,
             saved = number
 
 
-def _record(sequence):
-    chunk = Chunk(boot="b0", sequence=sequence, decisions={"camera": 1}, columns=bytes(30))
-    return Record(pc="attic", game="1", chunk=chunk)
+_JOURNAL = """
+import sys
+from pathlib import Path
+from soulsgraph_clusters.fleet import store
+from soulsgraph_clusters.fleet.store import JOURNALED, Journal, StoredChunk
+
+store.is_remote = lambda folder: sys.argv[2] == "remote"
+for start in range(2):
+    journal = Journal(Path(sys.argv[1]), "camera")
+    journal._run("PRAGMA wal_autocheckpoint = 6")
+    for number in range(8 * start, 8 * start + 8, 2):
+        with journal.transaction():
+            for one in (number, number + 1):
+                journal.append(StoredChunk("attic", "1", "b0", one, JOURNALED, 1, 0, bytes(3000 + 500 * one)))
+        print("acknowledged", number + 2, flush=True)
+        if number == 4:
+            journal.prune(3)
+    journal.close()
+"""
 
 
-def test_a_journal_opens_with_every_record_that_was_acknowledged(root, monkeypatch):
-    acknowledged, pruned = 0, 0
-
-    def check(left):
-        if not (left / "journal").exists():
-            assert not acknowledged
-            return
-        journal = Journal(left / "journal", "camera", 200)
-        found = [one.chunk.sequence for _, one in journal.read(journal.first, 1000)]
-        assert journal.first <= pruned
-        assert found[: acknowledged - journal.first] == [*range(journal.first, acknowledged)]
-        assert found == [*range(journal.first, journal.first + len(found))]
-        journal.close()
-
-    with watched(monkeypatch, root, check):
-        journal = Journal(root / "journal", "camera", 200)
-        for number in range(6):
-            journal.append([_record(2 * number), _record(2 * number + 1)])
-            acknowledged = 2 * number + 2
-            if number == 3:
-                pruned = 5
-                journal.prune(pruned)
-        journal.close()
+def _journal_holds(left, lines):
+    acknowledged = int(lines[-1].split()[1]) if lines else 0
+    with closing(Journal(left, "camera")) as journal:
+        found = [one.number for one in journal.read(journal.first, 1000)]
+        assert journal.first in (0, 3)
+        assert found == [*range(journal.first, journal.end)]
+        assert acknowledged <= journal.end <= acknowledged + 2
+        assert journal.decisions.total() == journal.end
 
 
-def test_a_spool_has_every_chunk_that_was_synced_and_counts_and_reports_those_that_were_torn(root, monkeypatch):
-    kept, put = set[tuple[str, int]](), dict[tuple[str, int], int]()
+_SPOOL = """
+import sys
+from pathlib import Path
+from soulsgraph_clusters.fleet import store
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
+from soulsgraph_clusters.fleet.store import Spool
 
-    def check(left):
-        lines = list[str]()
-        if not (left / "pc" / "game-1").exists():
-            assert not kept
-            return
-        there = sorted((left / "pc" / "game-1").glob("*.chunk"))
-        spool = Spool(left / "pc" / "game-1", report=lines.append)
-        found = {key: spool.read(*key) for key in spool.pending()}
-        assert kept <= {*found} <= {*put}
-        assert {key: one.decisions["camera"] for key, one in found.items()} == {key: put[key] for key in found}
-        torn = len(there) - len(found)
-        assert len(lines) == bool(torn)
-        assert not torn or f"found {torn} empty or torn" in lines[0]
-        named = sum(int(path.stem.split("-")[3]) for path in there)
-        assert named == sum(one.decisions["camera"] for one in found.values()) + spool.lost[DAMAGED]
-        spool.close()
+store.is_remote = lambda folder: sys.argv[2] == "remote"
+for start in range(2):
+    spool = Spool(Path(sys.argv[1]))
+    spool._run("PRAGMA wal_autocheckpoint = 6")
+    for number in range(6):
+        print("put", *spool.put(Chunk(decisions={"camera": 1}, columns=bytes(6000))), flush=True)
+        if number == 3:
+            print("acknowledged", spool.boot, 1, 2, flush=True)
+            spool.acknowledge(spool.boot, [1, 2])
+    spool.close()
+"""
 
-    # Its own thread would sync between two lines of this test.
-    monkeypatch.setattr("soulsgraph_clusters.fleet.actor.spool.SYNC_EVERY_S", 3600.0)
-    with watched(monkeypatch, root, check):
-        for _ in range(2):
-            spool = Spool(root / "pc" / "game-1")
-            for number in range(6):
-                key = (spool.boot, number + 1)
-                put[key] = 10 + number
-                assert spool.put(Chunk(decisions={"camera": 10 + number}, columns=bytes(500))) == key
-                if number % 3 == 2:
-                    spool.sync()
-                    kept |= {(spool.boot, one + 1) for one in range(number + 1)}
-            kept.discard((spool.boot, 1))
-            spool.acknowledge(spool.boot, [1])
-            spool.close()
+
+def _spool_holds(left, lines):
+    put, acknowledged = list[tuple[str, str]](), set[tuple[str, str]]()
+    for line in lines:
+        kind, boot, *numbers = line.split()
+        if kind == "put":
+            put.append((boot, numbers[0]))
+        else:
+            acknowledged |= {(boot, number) for number in numbers}
+    with closing(Spool(left)) as spool:
+        found = [(boot, str(number)) for boot, number in spool.pending()]
+        assert all(spool.read(*key) is not None for key in spool.pending())
+    # One more may be there than was said, and what the head has is sent again.
+    kept = [key for key in put if key not in acknowledged]
+    assert [key for key in found if key in kept] == kept
+    assert len([key for key in found if key not in put]) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.parametrize("disk", ["local", "remote"])
+@pytest.mark.parametrize(("program", "holds"), [(_JOURNAL, _journal_holds), (_SPOOL, _spool_holds)])
+def test_a_store_has_what_was_said_to_be_written_whatever_the_disk_forgot(tmp_path, program, holds, disk):
+    folder, log = tmp_path / "store", tmp_path / "calls"
+    folder.mkdir()
+    calls = "openat,close,write,pwrite64,ftruncate,fsync,fdatasync,unlink"
+    traced = ["strace", "-f", "-o", log, "-e", f"trace={calls}", "-xx", "-s", "1000000"]
+    subprocess.run([*traced, sys.executable, "-c", program, folder, disk], check=True, stdout=subprocess.DEVNULL)
+    recorded = CallsDisk(folder)
+    for count, line in enumerate(log.read_text().splitlines()):
+        if recorded.would_change(line):
+            for number, mixture in enumerate((Forgotten(), Renamed(), *(Sectors(3 * count + one) for one in range(3)))):
+                left = tmp_path / f"left-{count}-{number}"
+                recorded.cut(left, mixture)
+                holds(left, recorded.lines)
+        recorded.take(line)
+    assert recorded.cuts > 100
+    assert len(recorded.lines) > 7
 
 
 def test_a_pc_keeps_its_id_once_it_has_shown_it(root, monkeypatch):

@@ -76,8 +76,8 @@ class Arena:
         return self.fleet.journaled(pc) > before
 
     def boots(self):
-        """Return the processes that play now, as the journal has them: the last of each game."""
-        return {f"{record.pc}/{record.game}": record.chunk.boot for record in self.fleet.records()}
+        """Return the processes that play now: the last of each game."""
+        return {game.name: game.boot for game in self.fleet.status().games if game.boot}
 
     def finished(self):
         """Return what games had finished when they were last heard, and that moment in seconds since 1970."""
@@ -141,8 +141,10 @@ class Arena:
         assert self.relay.acknowledged, "the relay saw no acknowledgement"
         assert self.relay.acknowledged <= arrived, "an acknowledged chunk is nowhere"
         verdicts = Counter()
-        for record in fleet.records():
-            verdicts[record.refused or "journaled"] += sum(record.chunk.decisions.values())
+        records = fleet.records()
+        for record in records:
+            verdicts[record.verdict] += record.decisions
+        assert inverted(records) > 0 or not self.relay.swapped, "no chunk lies before an earlier one of its process"
         learned = RunFolder.open(fleet.run).library.load(SKILL, 1).card.training.steps
         surplus = verdicts.pop("journaled") - learned
         assert surplus >= 0
@@ -220,3 +222,12 @@ def _page(origin, found):
         yield "| number | at, s | fault | back after, s | seen |\n| --- | --- | --- | --- | --- |"
         for number, row in enumerate(run["faults"], 1):
             yield f"| {number} | {row['at_s']:.0f} | {row['fault']} | {row['back_s']:.1f} | {row['seen']} |"
+
+
+def inverted(records):
+    """Count chunks that lie in the journal before an earlier one of the same process."""
+    last, count = {}, 0
+    for one in records:
+        count += one.number < last.get(one.boot, 0)
+        last[one.boot] = one.number
+    return count

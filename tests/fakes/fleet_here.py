@@ -11,17 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
+from fakes.stored import everything
 from soulsgraph_clusters.fleet.actor.client import GameClient
-from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
+from soulsgraph_clusters.fleet.actor.spool import pause_file
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
-from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.gateway.status import StatusWriter
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.store import Journal, Spool, StoredChunk
 from soulsgraph_envs.core.access import join_address
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights, layer_names_at
@@ -44,10 +44,15 @@ def random_weights(task: StageTask, seed: int = 0) -> dict[str, Weights]:
 
 @contextmanager
 def playing(
-    head: Head, spool: Path, settings: GameSettings, game: str = "1", report: Callable[[str], None] = lambda line: None
+    head: Head,
+    spool: Path,
+    settings: GameSettings,
+    game: str = "1",
+    report: Callable[[str], None] = lambda line: None,
+    make_spool: type[Spool] = Spool,
 ) -> Iterator[None]:
     """Play one game for a head in a thread of this process; `spool` is the folder of the PC's spools."""
-    stopped, own = threading.Event(), Spool(spool / f"game-{game}")
+    stopped, own = threading.Event(), make_spool(spool / f"game-{game}")
     client = GameClient(head, game, settings, own, "this tree", report, pause_file(spool))
     thread = threading.Thread(target=client.run, args=(stopped,))
     thread.start()
@@ -146,9 +151,9 @@ class GatewayHere:
         self._games.enter_context(playing(self.head(pc), self.folder / pc, settings, report=lines.append))
         return lines
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[StoredChunk]:
         """Return what the journal holds."""
-        return [record for _, record in self.journal.read(self.journal.first, 10**6)]
+        return everything(self.journal)
 
     def close(self) -> None:
         """End the games and the gateway."""

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from fakes.fleet_here import random_weights
 from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.connections import Connection
-from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.gateway.runner import read_chunk
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import (
@@ -24,12 +23,13 @@ from soulsgraph_clusters.fleet.protocol.messages import (
 )
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, FleetSettings, digests
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 from soulsgraph_policies.learning.sampler import Chunk
 
 _STAGE, _LANES, _BOOT = "lock_on", 2, "00000000000000b0"
-#: A journal keeps in memory what it has seen: after this many messages another is begun.
+#: After this many messages another journal is begun.
 _MOST_IN_A_JOURNAL = 20_000
 #: Chunks that are written together.
 _GROUP = 64
@@ -79,7 +79,7 @@ class _Run:
 
     def __init__(self, folder: Path, task: StageTask, played: list[Chunk], draw: random.Random) -> None:
         self._folder, self._task, self._draw = folder, task, draw
-        self._journal = Journal(folder, _STAGE, segment_bytes=2**20)
+        self._journal = Journal(folder, _STAGE)
         self._admission = Admission(self._journal, task, 0, FleetSettings())
         self._hello = wire.Hello(
             protocol=PROTOCOL, version="0.1.0", pc="attic", game="1", boot=_BOOT, driver="simulator", lanes=_LANES
@@ -105,9 +105,9 @@ class _Run:
         self._journal.close()
         again = Journal(self._folder, _STAGE)
         assert dict(again.decisions) == counted, "expected the journal to say the same once it is opened again"
-        for _, record in again.read(0, messages):
+        for record in again.read(0, messages):
             self._outcomes[f"chunk {record.refused or 'learned'}"] += 1
-            read_chunk(record, self._task)
+            read_chunk(record, self._task, b"")
         again.close()
         return self._outcomes
 

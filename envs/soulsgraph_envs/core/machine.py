@@ -196,6 +196,28 @@ def private_temporary_folder(name: str) -> Path | None:
     return None
 
 
+#: File systems of other machines, beside all that a user's program serves (FUSE), as /proc/self/mountinfo calls them.
+_REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "afs", "beegfs", "glusterfs")
+_DRIVE_REMOTE = 4
+
+
+def is_remote(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
+    """Return whether a folder is on another machine's disk, as far as the system says."""
+    if sys.platform == "win32":
+        import ctypes
+
+        drive = folder.absolute().drive
+        return drive.startswith("\\\\") or ctypes.windll.kernel32.GetDriveTypeW(f"{drive}\\") == _DRIVE_REMOTE
+    device = os.stat(folder).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in _text(mounts).splitlines():
+        before, _, after = line.partition(" - ")
+        kind = after.partition(" ")[0]
+        if before.split()[2] == number:
+            return kind in _REMOTE or kind.startswith("fuse.")
+    return False
+
+
 def is_writable(folder: Path) -> bool:
     """Return whether files can be made in a folder, which is made if need be."""
     try:

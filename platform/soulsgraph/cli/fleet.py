@@ -15,21 +15,23 @@ from rich.text import Text
 
 from soulsgraph.cli.output import command_line, screen
 from soulsgraph.results.tables import TextTable
-from soulsgraph.runs.lineage import finished_versions, own_stage
+from soulsgraph.runs.lineage import cards_by_stage, cards_of, key_of_cards, stage_of
 from soulsgraph.runs.progress import draws, interruptible, silence_advice, stage_progress
 from soulsgraph.zoo import open_run
-from soulsgraph_clusters.fleet.actor.spool import UNFINISHED
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus, read_status
 from soulsgraph_clusters.fleet.protocol import security, settings
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, load_fleet
 from soulsgraph_clusters.fleet.protocol.task import project_digests
+from soulsgraph_clusters.fleet.store import UNFINISHED
 from soulsgraph_envs.core.config import to_table
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_policies.agents.projects import load_project
 
 if TYPE_CHECKING:
+    from soulsgraph.runs.plan import Stage
     from soulsgraph.runs.run_folder import RunFolder
     from soulsgraph_envs.games.doctor import Check, Checks
+    from soulsgraph_policies.agents.library import SkillCard
 
 _FLEET = Path("fleet.toml")
 _SHOW_EVERY_S = 1.0
@@ -124,24 +126,26 @@ def status(run: Path, /) -> None:
             time.sleep(_SHOW_EVERY_S)
 
 
-def replay(folder: RunFolder, skill: str) -> None:
-    """Learn a skill again from the journal of its stage, in this process, and compare it with the skill saved.
+def replay(folder: RunFolder, name: str) -> None:
+    """Learn again what a stage learned from its journal, in this process, and compare it with the versions saved.
 
-    On one kind of processor both have the same bits, whatever happened to the PCs, the network or the head meanwhile.
+    It is named by a skill of the curriculum, by its own name, of which the newest is meant, or as its journal's folder
+    is. On one kind of processor both have the same bits, whatever happened to the PCs, the network or the head.
     """
     # Imported here: it takes seconds, and nothing else needs it.
     from soulsgraph.runs.train import StageSetup, trained_artifact
 
     silence_advice()
-    stage = own_stage(folder, skill)
-    finished = finished_versions(folder, stage)
-    version = finished[0].version if finished else 1
-    if version not in folder.library.versions(skill):
-        raise SoulsGraphError(
-            f"{skill}: expected a stage that is finished, whose skill a replay is compared with, found none in "
-            f"{folder.path}; continue with the run first."
-        )
-    setup, saved = StageSetup(folder, stage), folder.library.load(skill, version)
+    known: dict[str, tuple[str, Stage, list[SkillCard]]] = {}
+    for made in cards_by_stage(cards_of(folder)):
+        stage, key = stage_of(folder, made), key_of_cards(folder, made)
+        if folder.journal(key).is_dir():
+            own = stage.skills if stage.scenario == folder.plan.scenario else ()
+            known |= dict.fromkeys((*own, stage.name, key), (key, stage, made))
+    if name not in known:
+        raise UnknownNameError("finished stage with a journal", name, known)
+    key, stage, made = known[name]
+    setup = StageSetup(folder, stage, made)
     algorithm = setup.replay()
     began = algorithm.decisions
     try:
@@ -149,19 +153,23 @@ def replay(folder: RunFolder, skill: str) -> None:
             while not algorithm.finished:
                 algorithm.train()
                 progress.update(algorithm.decisions, None)
-        weights = algorithm.weights(skill)
-        part, learning = next(part for part in stage.parts if part.skill == skill), algorithm.training[skill]
-        learned = trained_artifact(setup, weights, learning.normalizer, learning.decisions, part)
+        same = True
+        for part, card in zip(stage.parts, made, strict=True):
+            saved, learning = folder.library.load(card.skill, card.version), algorithm.training[card.skill]
+            weights = algorithm.weights(card.skill)
+            learned = trained_artifact(setup, weights, learning.normalizer, learning.decisions, part)
+            same = same and learned.card.normalizer == saved.card.normalizer
+            same = same and learned.weights.keys() == saved.weights.keys()
+            same = same and all(np.array_equal(saved.weights[key], values) for key, values in learned.weights.items())
     finally:
         algorithm.stop()
-    same = learned.card.normalizer == saved.card.normalizer and learned.weights.keys() == saved.weights.keys()
-    same = same and all(np.array_equal(saved.weights[name], values) for name, values in learned.weights.items())
     found = "the same bits as" if same else "other bits than"
     # What lies before it was pruned.
     since = f", from its checkpoint at {began:,} decisions on," if began else ""
+    versions = ", ".join(f"version {card.version} of {card.skill}" for card in made)
     screen.show(
-        {"skill": skill, "same": same, "from_decision": began},
-        f"{skill}: the journal{since} leads to {found} version 1 of the library",
+        {"stage": key, "same": same, "from_decision": began},
+        f"{name}: the journal{since} leads to {found} {versions}",
         passed=same,
     )
 

@@ -94,7 +94,7 @@ def pause(
         return
     when = spools.AFTER_FIGHT if after_fight else spools.AT_ONCE
     spools.pause(spool, when)
-    playing = any(map(spools.in_use, spool.glob("game-*")))
+    playing = any(map(spools.in_use, spool.glob("*/game-*")))
     games = "this PC's games pause" if playing else "no game's process runs now; those that begin with this spool pause"
     go_on = command_line("fleet", "pause", "--undo")
     screen.show({"paused": when, "playing": playing}, f"{games} {when}; continue with: {go_on}")

@@ -271,8 +271,9 @@ def _run(folders: Sequence[Path], /, *, journal: str = "") -> Run | None:
     """Read every version of a run's skills, or learn some again.
 
     Args:
-        journal: Skills of a run, separated by commas, to learn again from the journals that their fleet left, and to
-            compare with those saved: on one kind of processor both have the same bits.
+        journal: Stages of a run, separated by commas, to learn again from the journals that their fleet left, and to
+            compare with the versions saved: on one kind of processor both have the same bits. A stage is named by its
+            skill, an adaptation as `heal_attack@iudex-phase2`, any of several as its folder in RUN/journal.
     """
     run, journals = open_run(folders[0]), listed(journal)
     if not journals:
@@ -282,8 +283,8 @@ def _run(folders: Sequence[Path], /, *, journal: str = "") -> Run | None:
     # Imported here: it takes seconds, and no other check needs it.
     from soulsgraph.cli.fleet import replay
 
-    for skill in journals:
-        replay(run, skill)
+    for stage in journals:
+        replay(run, stage)
     return None
 
 

@@ -35,10 +35,10 @@ from soulsgraph.recordings.recording import (
 from soulsgraph.runs.lineage import cards_by_stage, cards_of, key_of_cards, own_stages, stage_key, stage_of, unfinished
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns, read_moments
 from soulsgraph_clusters.fleet.protocol.task import StageTask, digests_of_skills
+from soulsgraph_clusters.fleet.store import FILE, Journal, StoredChunk
 from soulsgraph_envs.combat.rollout import Episodes, Flags, Floats, Integers, outcome_of
 from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.state import RAW_SIZE, Column, Raw, RawValues
@@ -92,7 +92,7 @@ def journals(run: RunFolder) -> dict[Path, Stage]:
     """
     stages = {key_of_cards(run, made): stage_of(run, made) for made in cards_by_stage(cards_of(run))}
     stages |= {stage_key(run, stage): stage for stage in unfinished(run, own_stages(run))[:1]}
-    kept = {run.journal(key): stage for key, stage in stages.items() if any(run.journal(key).glob("*.journal"))}
+    kept = {run.journal(key): stage for key, stage in stages.items() if (run.journal(key) / FILE).exists()}
     if not kept:
         raise RecordingError(run.path, "a stage with a fleet's journal", "none", "train with a fleet first")
     return kept
@@ -121,7 +121,7 @@ def record_journal(
 
     Raises:
         RecordingError: if a file of a fight's name holds another fight.
-        JournalError: if the journal is damaged.
+        FleetError: if the journal is damaged, or games play for the stage now.
         WriteError: if the place cannot be written.
     """
     task, left_out = task_of(run, stage), Counter[str]()
@@ -130,13 +130,11 @@ def record_journal(
     # One start of a game may play for a skill twice: in the curriculum, and adapting.
     adapted = stage.scenario != run.plan.scenario
     stage_name = f"-{kept.name.partition('@')[2][-40:]}" if adapted else ""
-    with closing(Journal.reading(kept, stage.name)) as journal:
+    with closing(Journal(kept, stage.name, reading=True)) as journal:
         reader = _Reader(task)
-        for record in _in_order(journal):
-            if record.refused:
-                left_out[f"chunks refused as {record.refused}"] += 1
-                continue
-            for fought, whole, ended in reader.fights(record):
+        left_out.update({f"chunks refused as {verdict}": count for verdict, count in journal.refused.items()})
+        for stored in journal.in_order():
+            for fought, whole, ended in reader.fights(stored):
                 if whole.count != ended.lengths[0]:
                     left_out["fights with decisions missing"] += 1
                     continue
@@ -151,17 +149,6 @@ def record_journal(
     return left_out
 
 
-def _in_order(journal: Journal) -> Iterator[Record]:
-    """Yield records game by game in the order in which they were played, each read when it is needed."""
-    positions: list[tuple[tuple[str, str, str, int], int]] = []
-    for position in range(journal.first, journal.end):
-        ((_, record),) = journal.read(position, 1)
-        positions.append(((record.pc, record.game, record.chunk.boot, record.chunk.sequence), position))
-    for _, position in sorted(positions):
-        ((_, record),) = journal.read(position, 1)
-        yield record
-
-
 class _Reader:
     """Put the decisions of chunks together to fights."""
 
@@ -169,20 +156,27 @@ class _Reader:
         self._task = task
         self.open: dict[_FightKey, _Open] = {}
 
-    def fights(self, record: Record) -> Iterator[tuple[_FightKey, _Open, Episodes]]:
+    def fights(self, stored: StoredChunk) -> Iterator[tuple[_FightKey, _Open, Episodes]]:
         """Yield the fights that ended in a chunk, each with its one row of episodes."""
-        chunk = decode_columns(record.chunk.columns, self._task.spaces, self._task.terms)
-        moments = read_moments(record.chunk)
+        message = Chunk.FromString(stored.content)
+        chunk = decode_columns(message.columns, self._task.spaces, self._task.terms)
+        moments = read_moments(message)
         for module, transitions in chunk.transitions.items():
             versions = moments[module].versions
             skills = self._task.skills_of([module])
             for index, skill in enumerate(skills):
                 chosen = transitions.lanes % len(skills) == index
                 own, ended = _where(transitions, chosen), chunk.episodes.get(skill.name)
-                yield from self._of_skill(record, skill, own, versions[chosen], len(skills), ended)
+                yield from self._of_skill(stored, skill, own, versions[chosen], len(skills), ended)
 
     def _of_skill(
-        self, record: Record, skill: Skill, own: Transitions, versions: Integers, shared: int, ended: Episodes | None
+        self,
+        stored: StoredChunk,
+        skill: Skill,
+        own: Transitions,
+        versions: Integers,
+        shared: int,
+        ended: Episodes | None,
     ) -> Iterator[tuple[_FightKey, _Open, Episodes]]:
         for lane in np.unique(own.lanes):
             inside, rows = own.lanes == lane, np.zeros(0, np.int64)
@@ -190,7 +184,7 @@ class _Reader:
                 rows = np.flatnonzero((ended.lanes == lane // shared) & (ended.lengths > 0))
             # A fight's last decision ends with it, so the first fights of the chunk are those that ended in it.
             for number, episode in enumerate(np.unique(own.episodes[inside])):
-                where = (record.pc, record.game, record.chunk.boot, skill.name)
+                where = (stored.pc, stored.game, stored.boot, skill.name)
                 fought = _FightKey(*where, int(lane // shared), int(episode))
                 fight, chosen = self.open.setdefault(fought, _Open()), inside & (own.episodes == episode)
                 fight.parts.append(_where(own, chosen))

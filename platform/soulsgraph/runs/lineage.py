@@ -230,11 +230,13 @@ def cards_by_stage(cards: Sequence[SkillCard]) -> list[list[SkillCard]]:
 
 def stage_of(run: RunFolder, cards: Sequence[SkillCard]) -> Stage:
     """Return the stage that made some cards."""
-    parts = []
+    parts, domains = [], _Domains(run)
     for card in cards:
         part = run.plan.stage(card.skill, card.training.scenario, card.parent)
         own = part.parent is not None and part.scenario == run.plan.scenario
         cloned = own and run.library.card(card.skill, part.parent or 0).training.cloned
+        after = run.library.inputs(card.skill, card.version).get("after")
+        part = replace(part, after=domains.name(after) if after else None)
         parts.append(replace(part, budget=card.training.budget, cloned=bool(cloned)))
     return replace(parts[-1], jointly=tuple(parts[:-1]))
 
@@ -269,14 +271,16 @@ def own_stages(run: RunFolder) -> tuple[Stage, ...]:
     return run.plan.joined([_own_part(run, skill) for skill in run.plan.skill_graph.order])
 
 
-def stage_inputs(run: RunFolder, stage: Stage) -> dict[str, Any]:
+def stage_inputs(run: RunFolder, stage: Stage, frozen: Mapping[str, int] | None = None) -> dict[str, Any]:
     """Return all that determines what a stage leads to, resolved, as plain values.
+
+    `frozen` are the versions that play without learning, by default those in play now.
 
     Raises:
         LibraryError: if a skill upstream was never trained, or a version that is continued is missing.
     """
     plan, library, domains = run.plan, run.library, _Domains(run)
-    learns = {}
+    frozen, learns = frozen_versions(run, stage) if frozen is None else frozen, {}
     for part in stage.parts:
         parent = library.card(part.skill, part.parent).digest if part.parent else ""
         own = {"budget": part.budget, "seed": part.seed, "parent": parent, "cloned": part.cloned}
@@ -287,7 +291,7 @@ def stage_inputs(run: RunFolder, stage: Stage) -> dict[str, Any]:
         "fight": fight_tables(stage.scenario),
         "after": domains.find(stage.after or plan.scenario) if adapts else "",
         "learns": learns,
-        "frozen": {name: library.card(name, of).digest for name, of in frozen_versions(run, stage).items()},
+        "frozen": {name: library.card(name, of).digest for name, of in frozen.items()},
         "project": project.digest if project else "",
     }
     plain: dict[str, Any] = json.loads(to_json(inputs, default=str))

@@ -72,13 +72,14 @@ _NO_BOUND_MB = 1e6
 class StageSetup:
     """A stage with its skills made and its artifacts loaded; `skills` ends with the last that learns.
 
-    `upstream` holds the frozen skills' artifacts, `parents` those that are continued.
+    `upstream` holds the frozen skills' artifacts, `parents` those that are continued. A stage that was trained is set
+    up as it was then, by the versions that it `made`.
 
     Raises:
         LibraryError: if an upstream skill or the parent is missing or damaged.
     """
 
-    def __init__(self, run: RunFolder, stage: Stage) -> None:
+    def __init__(self, run: RunFolder, stage: Stage, made: Sequence[SkillCard] = ()) -> None:
         self.run, self.stage = run, stage
         plan, library, graph = run.plan, run.library, run.plan.skill_graph
         self.graph, self.project = graph, ProjectDigest.of(plan.graph)
@@ -87,9 +88,10 @@ class StageSetup:
         self.skills = tuple(make_skill(name, plan.options) for name in order)
         self.scenario = training_scenario(load_scenario(stage.scenario), self.skills[-1])
         #: All that determines the stage, and a digest of its fight, whose file may be edited while it is trained.
-        self.inputs, self.fight = lineage.stage_inputs(run, stage), scenario_digest(stage.scenario)
+        known = {one.skill: one.version for card in made for one in card.upstream if one.skill not in stage.skills}
+        frozen = {name: known[name] for name in order if name in known} if made else lineage.frozen_versions(run, stage)
+        self.inputs, self.fight = lineage.stage_inputs(run, stage, frozen), scenario_digest(stage.scenario)
         self.key = lineage.stage_key(run, stage, self.inputs)
-        frozen = lineage.frozen_versions(run, stage)
         self.upstream = {name: library.load(name, version) for name, version in frozen.items()}
         for artifact in self.upstream.values():
             library.check_upstream(artifact.card)
@@ -192,9 +194,9 @@ class StageSetup:
 
     def _kept_since(self, stage: FleetStage) -> Path | None:
         """Return the oldest checkpoint from which the journal goes on; None where it begins with the stage."""
-        from soulsgraph_clusters.fleet.gateway.journal import Journal
+        from soulsgraph_clusters.fleet.store import Journal
 
-        journal = Journal.reading(stage.journal, stage.name)
+        journal = Journal(stage.journal, stage.name, reading=True)
         first = journal.first
         journal.close()
         states = ((path, read_training_state(path).get("journal", {})) for path in (self.checkpoints if first else ()))

@@ -138,7 +138,7 @@ class Door(GatewayHere):
 
     def verdicts(self):
         """Return sequence and verdict of every record of the journal, in order."""
-        return [(one.chunk.sequence, one.refused) for one in self.records()]
+        return [(one.number, one.refused) for one in self.records()]
 
     def check_that_it_serves(self):
         """Check that another PC joins, plays and is acknowledged."""

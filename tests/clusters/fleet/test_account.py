@@ -3,13 +3,14 @@
 import pytest
 
 from fakes.fleet_in_folder import Account, require_once
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Health, Record
+from fakes.stored import stored
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Health
 
 GAME = "attic/1 00"
 
 
 def record(sequence, boot="00", pc="attic"):
-    return Record(pc=pc, game="1", chunk=Chunk(boot=boot, sequence=sequence))
+    return stored(Chunk(boot=boot, sequence=sequence), pc)
 
 
 def account(journal, finished, rest=None, lost=0):

@@ -12,9 +12,9 @@ from fakes.fleet_here import GatewayHere
 from fakes.fleet_in_folder import SOULSGRAPH
 from fakes.waiting import until
 from soulsgraph.cli import main
-from soulsgraph_clusters.fleet.actor.spool import Spool
 from soulsgraph_clusters.fleet.protocol import messages
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.store import Spool
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 NUMBERS = DQNHyperparameters(budget=10**9, capacity=1000)
@@ -77,7 +77,7 @@ def test_a_pause_says_whether_a_host_plays(tmp_path, monkeypatch, capsys):
         return capsys.readouterr().out
 
     alone = pause()
-    spool = Spool(tmp_path / "game-1")
+    spool = Spool(tmp_path / "attic" / "game-1")
     assert pause() != alone
     spool.close()
     assert pause() == alone

@@ -13,6 +13,7 @@ import pytest
 
 from fakes.fleet_here import random_weights
 from fakes.runs import pretend_run, pretend_training
+from fakes.stored import append, stored
 from soulsgraph.cli import main
 from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
@@ -20,9 +21,9 @@ from soulsgraph.recordings.journal import journals, record_journal, task_of
 from soulsgraph.runs.lineage import adaptation_stages, stage_key
 from soulsgraph.runs.plan import Plan, Stage
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns, write_moments
+from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.learning import sampler
@@ -51,14 +52,10 @@ def _chunk(number: int, played: sampler.Chunk) -> Chunk:
 
 def write_journal(run: RunFolder, stage: Stage, chunks: Sequence[sampler.Chunk], left_out: int = -1) -> None:
     """Write chunks into the stage's journal in a drawn order, without one of them."""
-    records = [
-        Record(pc="attic", game="1", chunk=_chunk(number, chunk))
-        for number, chunk in enumerate(chunks)
-        if number != left_out
-    ]
+    records = [stored(_chunk(number, chunk)) for number, chunk in enumerate(chunks) if number != left_out]
     random.Random(5).shuffle(records)
     journal = Journal(run.journal(stage_key(run, stage)), stage.name)
-    journal.append(records)
+    append(journal, records)
     journal.close()
 
 

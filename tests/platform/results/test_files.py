@@ -16,10 +16,10 @@ from fakes.waiting import PATIENCE_S
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_clusters.fleet.actor.spool import Spool, machine_id
-from soulsgraph_clusters.fleet.gateway.journal import Journal
+from soulsgraph_clusters.fleet.actor.spool import machine_id
 from soulsgraph_clusters.fleet.protocol.security import Tokens
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, set_drained, sole_head
+from soulsgraph_clusters.fleet.store import Journal, Spool
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import (
@@ -318,8 +318,6 @@ def _use(manager):
 
 _LOCKING = {
     "run": lambda path: RunFolder.create(path / "run", Plan(scale=0.01)),
-    "journal": lambda path: Journal(path / "journal", "camera"),
-    "spool": lambda path: Spool(path / "spool"),
     "head": lambda path: _use(sole_head(Fleet(FleetSettings("127.0.0.1:0"), path))),
     "token": lambda path: Tokens(path / "tokens.json").issue("attic"),
     "drained": lambda path: set_drained(path, "attic", True),

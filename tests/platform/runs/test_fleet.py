@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 
 from fakes.clusters import command_of
+from fakes.fleet_here import playing
 from fakes.fleet_in_folder import GAMES, FleetInFolder, read_records, require_once, require_replay
 from fakes.runs import of_stage
 from fakes.waiting import until
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.status import read_status
+from soulsgraph_clusters.fleet.store import Spool
+from soulsgraph_envs.games.link import GameSettings
 
 pytestmark = pytest.mark.slow
 #: Games whose stage is still trained when a busy machine comes to break it.
@@ -33,8 +37,8 @@ def fleet(tmp_path):
 
 
 def _further_chunks(fleet, training, more=2):
-    count = len(fleet.records())
-    until(lambda: len(fleet.records()) > count + more or not training.running, "chunks")
+    count = fleet.chunks
+    until(lambda: fleet.chunks > count + more or not training.running, "chunks")
     assert training.running, training.logs()
 
 
@@ -50,12 +54,12 @@ def test_whatever_is_killed_no_chunk_is_lost_or_doubled_and_the_journal_leads_to
     until(lambda: list(checkpoints.glob("camera-*/step-*")) or not first.running, "a checkpoint")
     _further_chunks(fleet, first)
     first.kill()
-    before = len(fleet.records())
+    before = fleet.chunks
     second = fleet.train(scale=3.0)
     assert second.wait() == 0, second.logs()
     records = fleet.records()
     assert len(records) >= before
-    assert len({record.chunk.boot for record in records}) > 2
+    assert len({record.boot for record in records}) > 2
     require_once(records)
     require_replay(fleet)
     assert RunFolder.open(fleet.run).library.load("camera", 1).card.training.steps == 60_000
@@ -83,17 +87,25 @@ def test_a_fleet_is_learned_from_without_ray_whatever_is_killed(fleet):
 
 @pytest.mark.release
 def test_how_late_acknowledgements_are_while_a_driver_without_ray_learns(tmp_path, keep_result):
-    """Print it with `-s`; `--keep-results` keeps it for the page. A chunk's file goes when it is acknowledged."""
-    fleet = FleetInFolder(tmp_path, {"attic": '[[games]]\ndriver = "simulator"\nspeed = 3.0\n'})
+    """Print it with `-s`; `--keep-results` keeps it for the page."""
+    began_s, delays_s = dict[int, float](), list[float]()
+
+    class Timed(Spool):
+        def put(self, chunk):
+            kept = super().put(chunk)
+            began_s[chunk.sequence] = time.monotonic()
+            return kept
+
+        def acknowledge(self, boot, numbers):
+            delays_s.extend(time.monotonic() - began_s[number] for number in numbers)
+            super().acknowledge(boot, numbers)
+
+    fleet = FleetInFolder(tmp_path)
+    head, game = Head(f"127.0.0.1:{fleet.port}", tmp_path / "attic.token"), GameSettings(driver="simulator", speed=3.0)
     try:
-        fleet.host()
-        training, began_s, delays_s = fleet.train(scale=0.1, more=["--no-ray"]), dict[str, float](), list[float]()
-        while training.running:
-            there, now_s = {path.name for path in fleet.spool().glob("game-1/*.chunk")}, time.monotonic()
-            began_s |= dict.fromkeys(there - began_s.keys(), now_s)
-            delays_s += [now_s - began_s.pop(name) for name in [*began_s] if name not in there]
-            time.sleep(0.01)
-        assert training.wait() == 0, training.logs()
+        with playing(head, fleet.spool(), game, make_spool=Timed):
+            training = fleet.train(scale=0.1, more=["--no-ray"])
+            assert training.wait() == 0, training.logs()
     finally:
         fleet.close()
     assert delays_s, "chunks were acknowledged"
@@ -111,7 +123,8 @@ def test_one_game_plays_a_curriculum_then_an_adaptation_and_an_evaluation(tmp_pa
         training = fleet.start("train", "curriculum", *words)
 
         def dodged():
-            return any(not record.refused for record in read_records(of_stage(fleet.run / "journal", "dodge"), "dodge"))
+            status = fleet.status()
+            return status is not None and status.stage == "dodge" and status.decisions.get("attic/journaled", 0) > 0
 
         until(lambda: dodged() or not training.running, "chunks of the fourth stage")
         # One that is started again takes up the stage that it died in.

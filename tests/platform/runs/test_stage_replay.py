@@ -1,17 +1,24 @@
-"""A stage learned again from its journal, whole or pruned."""
+"""A stage learned again from its journal: whole or pruned, of the curriculum or an adaptation."""
+
+import json
+from contextlib import closing
 
 import numpy as np
 import pytest
 
 from fakes.fleet_here import random_weights
-from soulsgraph.runs.lineage import own_stage
+from fakes.runs import pretend_run, pretend_training
+from fakes.stored import append, stored
+from soulsgraph.cli import main
+from soulsgraph.recordings.journal import task_of
+from soulsgraph.runs.lineage import adaptation_stages, own_stage
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.train import StageSetup
-from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
+from soulsgraph.runs.train import StageSetup, trained_artifact
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.games.opening import make_game
 
 SKILL = "camera"
@@ -19,7 +26,7 @@ SKILL = "camera"
 
 @pytest.fixture
 def setup(tmp_path):
-    """A stage and its journal in small files, which has more decisions than the budget."""
+    """A stage and its journal, which has more decisions than the budget."""
     run = RunFolder.create(tmp_path / "run", Plan(preset="best", scale=0.05))
     setup = StageSetup(run, own_stage(run, SKILL))
     numbers = setup.hyperparameters
@@ -33,13 +40,13 @@ def setup(tmp_path):
         decisions = {SKILL: len(played.transitions[SKILL])}
         count += decisions[SKILL]
         chunk = Chunk(boot="0" * 16, sequence=sequence, decisions=decisions, columns=encode_columns(played))
-        journal.append([Record(pc="attic", game="1", chunk=chunk)])
+        append(journal, [stored(chunk)])
     journal.close()
     return setup
 
 
 def _journal(setup):
-    return Journal(setup.run.journal(setup.key).absolute(), setup.stage.name, segment_bytes=10_000)
+    return Journal(setup.run.journal(setup.key).absolute(), setup.stage.name)
 
 
 def _finished(algorithm):
@@ -63,10 +70,72 @@ def test_a_pruned_journal_leads_to_the_same_bits_from_the_older_checkpoint(setup
     weights = _finished(algorithm)
     journal = _journal(setup)
     journal.prune(positions[1])
-    assert positions[0] < journal.first <= positions[1]
+    assert journal.first == positions[1]
     journal.close()
     again = setup.replay()
     assert again.position == positions[1]
     found = _finished(again)
     assert found.keys() == weights.keys()
     assert all(np.array_equal(found[name], values) for name, values in weights.items())
+
+
+def _trained_from_its_journal(run, stage):
+    """Write a journal of a stage, save what it leads to, and return that."""
+    setup = StageSetup(run, stage)
+    task = task_of(run, stage)
+    sampler = task.sampler(make_game(4), 1)
+    sampler.set_networks(task.networks(random_weights(task)))
+    counts, number = dict.fromkeys(stage.skills, 0), 0
+    with closing(Journal(run.journal(setup.key), stage.name)) as journal:
+        while any(counts[part.skill] < part.budget for part in stage.parts):
+            played, number = sampler.sample(200), number + 1
+            decisions = {name: len(part) for name, part in played.transitions.items()}
+            counts = {name: counts[name] + decisions.get(name, 0) for name in counts}
+            chunk = Chunk(boot="0" * 16, sequence=number, decisions=decisions, columns=encode_columns(played))
+            append(journal, [stored(chunk)])
+    sampler.close()
+    algorithm, saved = setup.replay(), []
+    while not algorithm.finished:
+        algorithm.train()
+    for part in stage.parts:
+        learned = algorithm.training[part.skill]
+        weights, steps = algorithm.weights(part.skill), learned.decisions
+        artifact = trained_artifact(setup, weights, learned.normalizer, steps, part, saved)
+        saved.append(run.library.save(artifact))
+    algorithm.stop()
+    return setup.key
+
+
+@pytest.fixture
+def check(monkeypatch, capsys):
+    """Return a function that replays a stage by its name; it returns the exit code and what was found."""
+
+    def check(run, name):
+        monkeypatch.setattr("sys.argv", ["soulsgraph", "check", str(run.path), "--journal", name, "--json"])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+        return code, capsys.readouterr()
+
+    return check
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("skills", [("heal_attack",), ("dodge", "heal_attack")])
+def test_an_adaptation_is_replayed_by_its_name_whatever_was_trained_after_it(tmp_path, check, skills):
+    run = pretend_run(tmp_path / "run", Plan(scale=0.01))
+    (stage,) = adaptation_stages(run, "iudex-phase2", skills, budget=400, jointly=len(skills) > 1)
+    key = _trained_from_its_journal(run, stage)
+    # Upstream another version plays in that fight by now, and another fight was gone through.
+    pretend_training(run, adaptation_stages(run, "iudex-phase2", ("lock_on",)))
+    (later,) = adaptation_stages(run, "vordt", ("heal_attack",), budget=300)
+    keys = {stage.name: key, later.name: _trained_from_its_journal(run, later)}
+    for name in (*keys, key):
+        code, printed = check(run, name)
+        found = json.loads(printed.out)
+        assert (code, found["same"], found["stage"]) == (0, True, keys.get(name, name)), printed
+    code, printed = check(run, "heal_attack@nowhere")
+    assert code == 2
+    assert stage.name in printed.err

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, UNFINISHED, Spool, read_pause
+from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, read_pause
 from soulsgraph_clusters.fleet.actor.stream import Head, Stream
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import MOST_DECISIONS, decode_weights, encode_columns, write_moments
 from soulsgraph_clusters.fleet.protocol.settings import LOST_EPISODES, RESET_S, State
 from soulsgraph_clusters.fleet.protocol.task import OpenGame, StageTask, TaskPlay, make_hello
+from soulsgraph_clusters.fleet.store import UNFINISHED, Spool
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.cycle_timer import Clock, TimedGame
@@ -292,7 +293,7 @@ class GameClient:
             note=self._note,
             ticks=self._ticks + (0 if play is None else play.sampling.ticks),
             weights_version=self._newest.version,
-            waiting_chunks=len(self._spool.pending()),
+            waiting_chunks=self._spool.waiting,
             finished_decisions=self._finished + (0 if play is None else play.sampling.finished),
             lost_decisions=lost,
             metrics=self._measured(play),

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,6 +33,7 @@ from soulsgraph_envs.core.access import is_loopback, split_address
 from soulsgraph_envs.core.config import Between, check_fields
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import installed_version
+from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.machine import APART, raise_open_files, take_input, user_folder
 from soulsgraph_envs.games.link import GameSettings, load_games
 from soulsgraph_envs.games.opening import check_games
@@ -85,7 +87,7 @@ class HostOptions:
     ca: Path | None = None
     """PEM file of the fleet's CA; a head on another machine needs it."""
     spool: Path = field(default_factory=state_folder)
-    """Folder for decisions that the head has not acknowledged yet."""
+    """Folder for decisions that the head has not acknowledged yet; hosts of several token files may share it."""
     spool_mb: Annotated[int, Between(1, 100_000)] = 256
     """Megabytes that each game may keep there; beyond that the oldest decisions are dropped."""
 
@@ -104,6 +106,16 @@ class HostOptions:
                 f"head: expected the fleet's CA for {host}, found none: a token is sent encrypted or to this "
                 "machine alone; copy the head's ca.pem here and name it."
             )
+
+    @property
+    def own_spool(self) -> Path:
+        """The folder of this host in the spool: decisions are sent by the token of the PC that they were made on."""
+        file = self.token_file.absolute()
+        return self.spool / f"{slug(file.stem)[:40]}-{sha256(os.fsencode(file)).hexdigest()[:8]}"
+
+    def game_spool(self, game: int) -> Path:
+        """Return the folder of a game's decisions; games count from 1."""
+        return self.own_spool / f"game-{game}"
 
     def connection(self) -> Head:
         """Return the head with this PC's token and the CA; raises FleetError where a file cannot be used."""
@@ -341,7 +353,7 @@ def playing(options: HostOptions, report: Callable[[int, str], None], projects: 
 
     ca = None if options.ca is None else options.ca.absolute()
     options = replace(options, token_file=options.token_file.absolute(), games=options.games.absolute(), ca=ca)
-    machine, folders = machine_id(options.spool), [folder.absolute() for folder in projects]
+    machine, folders = machine_id(options.own_spool), [folder.absolute() for folder in projects]
     numbers = range(1, len(games) + 1)
     processes = [GameProcess(_Order(options, number, machine, folders), reporter(number)) for number in numbers]
     try:
@@ -357,7 +369,8 @@ def main() -> None:
     """Play one game as the order on standard input says, until that closes."""
     # Imported here: the parent needs nothing of it.
     from soulsgraph_clusters.fleet.actor.client import GameClient
-    from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
+    from soulsgraph_clusters.fleet.actor.spool import pause_file
+    from soulsgraph_clusters.fleet.store import Spool
 
     orders = take_input()
     order: _Order = pickle.load(orders)
@@ -379,7 +392,7 @@ def main() -> None:
     def report(line: str) -> None:
         print(line, flush=True)
 
-    spool = Spool(options.spool / f"game-{game}", options.spool_mb * 2**20, report)
+    spool = Spool(options.game_spool(game), options.spool_mb * 2**20)
     try:
         load_projects(order.projects, report)
         head, file = options.connection(), pause_file(options.spool)

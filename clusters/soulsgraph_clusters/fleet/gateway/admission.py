@@ -9,21 +9,18 @@ import asyncio
 import threading
 import time
 from bisect import bisect_right
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from soulsgraph_clusters.fleet.gateway.connections import Connection
-from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, Journal
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns, encode_weights, read_moments, to_bytes
 from soulsgraph_clusters.fleet.protocol.settings import MOST_MESSAGE_BYTES, PC, FleetError, FleetSettings, rest_share
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_envs.core.config import Where, read_file, to_json, validate
+from soulsgraph_clusters.fleet.store import JOURNALED, Journal, StoredChunk
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_policies.agents.inference import Weights
 
@@ -58,7 +55,6 @@ class Admission:
         self.stage, self.task = journal.stage, task
         self.journal, self._seed, self._settings = journal, seed, settings
         self._description = task.to_json()
-        self._lanes = _LaneTable(journal.folder / "lanes.json")
         #: When each PC's latest chunk came.
         self._heard_s: dict[str, float] = {}
         self._writing, self._closed = threading.Lock(), False
@@ -76,19 +72,20 @@ class Admission:
 
     def admit(self, connection: Connection) -> None:
         """Number a game's lanes; raises WriteError if that cannot be written down."""
-        self._lanes.first(connection.name, connection.hello.lanes)
+        hello = connection.hello
+        with self.journal.transaction():
+            connection.first_lane = self.journal.first_lane(hello.pc, hello.game, hello.lanes)
 
     def task_for(self, connection: Connection) -> wire.Task:
         """Return what a game that was admitted is to play."""
-        first = self._lanes.first(connection.name, connection.hello.lanes)
         # A game that was started again has other fights than before.
-        seed = derive_seeds(np.uint64(self._seed), first, int(connection.hello.boot, 16) % 2**63)
+        seed = derive_seeds(np.uint64(self._seed), connection.first_lane, int(connection.hello.boot, 16) % 2**63)
         allowed = self._settings.pcs.get(connection.hello.pc, PC())
         return wire.Task(
             stage=self.journal.stage,
             attempt=self.journal.attempt,
             description=self._description,
-            first_lane=first,
+            first_lane=connection.first_lane,
             seed=int(seed[0]) >> 1,
             speed=allowed.most_speed,
         )
@@ -135,19 +132,17 @@ class Admission:
             WriteError: if the journal cannot be written; nothing is acknowledged then.
             FleetError: if the stage is over.
         """
-        taken: Counter[str] = Counter()
-        there: set[tuple[str, str, int]] = set()
         with self._writing:
             if self._closed:
                 raise FleetError("journal: expected a stage under way, found its end; the next one takes this.")
-            records = [self._record(connection, chunk, now_s, taken, there) for connection, chunk in group]
-            self.journal.append(records)
+            with self.journal.transaction():
+                taken = [self._take(connection, chunk, now_s) for connection, chunk in group]
         answers: dict[tuple[Connection, str], wire.Acknowledgement] = {}
-        for (connection, chunk), record in zip(group, records, strict=True):
+        for (connection, chunk), (verdict, decisions) in zip(group, taken, strict=True):
             answer = answers.setdefault((connection, chunk.boot), wire.Acknowledgement(boot=chunk.boot))
             answer.sequences.append(chunk.sequence)
-            if record.refused:
-                answer.refused[record.refused] += sum(record.chunk.decisions.values())
+            if verdict != JOURNALED:
+                answer.refused[verdict] += decisions
         return [(connection, answer) for (connection, _), answer in answers.items()]
 
     def close(self) -> None:
@@ -156,34 +151,20 @@ class Admission:
             self._closed = True
             self.journal.close()
 
-    def _record(
-        self,
-        connection: Connection,
-        chunk: wire.Chunk,
-        now_s: float,
-        taken: Counter[str],
-        there: set[tuple[str, str, int]],
-    ) -> wire.Record:
-        """Return a chunk's record.
-
-        `taken` counts the decisions of its group that are to be learned from, by PC; `there` are the group's chunks.
-        """
+    def _take(self, connection: Connection, chunk: wire.Chunk, now_s: float) -> tuple[str, int]:
+        """Write a chunk that is not there yet with its verdict; return that, and the decisions that it has."""
         pc, game, decisions = connection.hello.pc, connection.hello.game, sum(chunk.decisions.values())
+        key = pc, game, chunk.boot, chunk.sequence
         self._heard_s[pc] = now_s
-        first, verdict, key = 0, "", (connection.name, chunk.boot, chunk.sequence)
-        if key not in there and (pc, game, chunk.boot, chunk.sequence) not in self.journal.deduplication:
-            verdict = self._verdict(connection, chunk, now_s) or self._share_verdict(pc, decisions, now_s, taken)
-            first = 0 if verdict else self._lanes.first(connection.name, connection.hello.lanes)
-            taken[pc] += 0 if verdict else decisions
-            there.add(key)
-        record = wire.Record(pc=pc, game=game, first_lane=first, refused=verdict, chunk=chunk)
-        if verdict:
-            for name in ("columns", "versions", "ticks", "frozen"):
-                record.chunk.ClearField(name)
-        if verdict == MALFORMED:
-            record.chunk.ClearField("decisions")
-            record.chunk.decisions["?"] = min(decisions, MOST_MESSAGE_BYTES)
-        return record
+        if key in self.journal:
+            return JOURNALED, decisions
+        verdict = self._verdict(connection, chunk, now_s) or self._share_verdict(pc, decisions, now_s) or JOURNALED
+        learned = verdict == JOURNALED
+        lane = self.journal.first_lane(pc, game, connection.hello.lanes) if learned else 0
+        # A message has no room for more.
+        decisions = min(decisions, MOST_MESSAGE_BYTES)
+        self.journal.append(StoredChunk(*key, verdict, decisions, lane, chunk.SerializeToString() if learned else None))
+        return verdict, decisions
 
     def _verdict(self, connection: Connection, chunk: wire.Chunk, now_s: float) -> str:
         # A message has no room for more.
@@ -210,7 +191,7 @@ class Admission:
         own = all(one.min() >= 0 and one.max() < count for one, count in lanes)
         return "" if found and own and counts == dict(chunk.decisions) else MALFORMED
 
-    def _share_verdict(self, pc: str, decisions: int, now_s: float, taken: Mapping[str, int]) -> str:
+    def _share_verdict(self, pc: str, decisions: int, now_s: float) -> str:
         batch_shares = self.journal.batch_shares
         # A PC that the fleet's file got since the stage began: nothing would be drawn of it.
         if batch_shares and pc not in batch_shares and not rest_share(batch_shares):
@@ -220,34 +201,9 @@ class Admission:
         if share == 1.0 or not others:
             return ""
         journaled = {key: count for key, count in self.journal.decisions.items() if key.endswith(f"/{JOURNALED}")}
-        own = journaled.get(f"{pc}/{JOURNALED}", 0) + taken.get(pc, 0) + decisions
-        total = sum(journaled.values()) + sum(taken.values()) + decisions
+        own = journaled.get(f"{pc}/{JOURNALED}", 0) + decisions
+        total = sum(journaled.values()) + decisions
         return SHARE if own > share * total + SHARE_SLACK else ""
-
-
-class _LaneTable:
-    """Numbers the lanes of every game that ever joined the stage: the first and the count of each game's.
-
-    They are kept beside the journal; a number is in the file before anyone counts on it.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._access, where = path, threading.Lock(), Where(path)
-        self._rows = validate(dict[str, tuple[int, int]], read_file(where), where) if path.exists() else {}
-
-    def first(self, name: str, lanes: int) -> int:
-        """Return the first of a game's lanes; a game of another number of lanes is another one.
-
-        Raises:
-            WriteError: if they are new, and cannot be written down.
-        """
-        key = f"{name} {lanes}"
-        with self._access:
-            if key not in self._rows:
-                rows = {**self._rows, key: (sum(count for _, count in self._rows.values()), int(lanes))}
-                write_text(self._path, f"{to_json(rows)}\n")
-                self._rows = rows
-            return self._rows[key][0]
 
 
 class ChunkQueue:

@@ -42,6 +42,8 @@ class Connection:
     drained: bool = False
     #: Whoever let it play, the latest time.
     admitted: object | None = None
+    #: The number of its first lane in the stage.
+    first_lane: int = 0
     #: What it proved its name by.
     token: str = field(default="", repr=False)
     #: Its machine's address, as the gateway sees it.

@@ -11,7 +11,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,14 +22,14 @@ from ray.exceptions import RayError
 
 from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.gateway import STOP_WITHIN_S, Gateway
-from soulsgraph_clusters.fleet.gateway.journal import Journal, JournalError
 from soulsgraph_clusters.fleet.gateway.metrics import Exporter
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, StatusWriter
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk as ChunkMessage
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns
 from soulsgraph_clusters.fleet.protocol.security import ends_soon
 from soulsgraph_clusters.fleet.protocol.settings import HELD_FOR_S, Fleet, FleetError
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.store import Journal, StoredChunk
 from soulsgraph_clusters.sessions.head import ClusterAwayError
 from soulsgraph_clusters.sessions.nodes import answer_of, check_own_node, describe_loss
 from soulsgraph_clusters.sessions.session import Session, place_gateway
@@ -48,8 +48,8 @@ T = TypeVar("T")
 #: `fetch` returns after so long, whatever has come.
 FETCH_WITHIN_S = 0.05
 _RETRY_AFTER_S = 0.2
-#: Records of one `fetch`.
-MOST_RECORDS = 256
+#: Chunks of one `fetch`.
+MOST_CHUNKS = 256
 #: The environment configuration's key of a `FleetStage`.
 FLEET = "fleet"
 #: A driver that looks whether a process began the stage again waits for it so long.
@@ -252,7 +252,7 @@ class FleetStage:
 
 @dataclass(frozen=True)
 class JournalSlice:
-    """The journal's records from a position on, as they were written, and what is to be logged.
+    """The journal's chunks from a position on, and what is to be logged.
 
     Bytes travel between processes at a tenth of what their arrays would take.
 
@@ -261,7 +261,7 @@ class JournalSlice:
     """
 
     attempt: str = ""
-    records: tuple[bytes, ...] = ()
+    chunks: Sequence[StoredChunk] = ()
     notes: tuple[str, ...] = ()
     playing: int = 0
     decisions: Mapping[str, int] = field(default_factory=dict)
@@ -272,14 +272,13 @@ class JournalSlice:
     @classmethod
     def of(cls, journal: Journal, position: int, **more: Any) -> JournalSlice:
         """Return what a journal holds from a position on."""
-        records = tuple(journal.read_bytes(position, MOST_RECORDS))
-        decisions, shares = dict(journal.decisions), journal.batch_shares
-        return cls(journal.attempt, records, decisions=decisions, batch_shares=shares, **more)
+        chunks, decisions, shares = journal.read(position, MOST_CHUNKS), dict(journal.decisions), journal.batch_shares
+        return cls(journal.attempt, chunks, decisions=decisions, batch_shares=shares, **more)
 
     @property
     def is_full(self) -> bool:
         """Whether the journal may hold more."""
-        return len(self.records) == MOST_RECORDS
+        return len(self.chunks) == MOST_CHUNKS
 
 
 class FetchedRunner(ChunkRunner):
@@ -358,7 +357,7 @@ class GatewayRunner(FetchedRunner):
         return 1 + sum(self.decisions.values())
 
     def fetch(self, position: int) -> JournalSlice:
-        """Return the journal's records from a position on, none if none come within a moment.
+        """Return the journal's chunks from a position on, none if none come within a moment.
 
         A journal that is damaged, or begins after the position, is a `failure`: an actor that raises would only be
         started again.
@@ -379,7 +378,7 @@ class GatewayRunner(FetchedRunner):
         return JournalSlice.of(self._journal, position, notes=notes, playing=playing, status=status)
 
     def prune(self, before: int) -> None:
-        """Forget the journal's records before a position, as far as whole files hold nothing else."""
+        """Forget what the journal's chunks before a position hold."""
         self._journal.prune(before)
 
     def get_training_state(self) -> dict[str, Any]:
@@ -421,19 +420,26 @@ def _patiently(open_it: Callable[[], T]) -> T:
     while True:
         try:
             return open_it()
-        except (FleetError, JournalError):
+        except FleetError:
             if time.monotonic() > until_s:
                 raise
         time.sleep(_RETRY_AFTER_S)
 
 
-def read_chunk(record: Record, task: StageTask) -> Chunk | None:
-    """Return what is to be learned from a journal's record, with lanes and episodes of its own; None if refused."""
-    if record.refused:
+def read_chunk(stored: StoredChunk, task: StageTask, frozen: bytes) -> Chunk | None:
+    """Return what is to be learned from a journal's chunk, with lanes and episodes of its own; None if nothing.
+
+    That is so where it was refused, or played by other weights of frozen skills than those of the digest `frozen`: a
+    stage that begins anew, for a skill upstream has another version, may find the journal of the earlier one.
+    """
+    if stored.content is None:
         return None
-    found = decode_columns(record.chunk.columns, task.spaces, task.terms)
-    task.number(found.transitions, record.first_lane, int(record.chunk.boot[:7], 16) << 32)
-    return Chunk(found.transitions, found.episodes, record.chunk.lane_ticks)
+    message = ChunkMessage.FromString(stored.content)
+    if message.frozen not in (b"", frozen):
+        return None
+    found = decode_columns(message.columns, task.spaces, task.terms)
+    task.number(found.transitions, stored.first_lane, int(stored.boot[:7], 16) << 32)
+    return Chunk(found.transitions, found.episodes, message.lane_ticks)
 
 
 class JournalRunner(FetchedRunner):
@@ -442,26 +448,20 @@ class JournalRunner(FetchedRunner):
     def make_env(self) -> None:
         """Open the journal for reading."""
         stage = FleetStage.of(self.config)
-        self._journal = Journal.reading(stage.journal, stage.name)
+        self._journal = Journal(stage.journal, stage.name, reading=True)
 
     def weights_changed(self, modules: Collection[str]) -> None:
         """Do nothing: everything was played already."""
 
     def fetch(self, position: int) -> JournalSlice:
-        """Return the journal's records from a position on.
+        """Return the journal's chunks from a position on.
 
         Raises:
-            SoulsGraphError: at the end of the journal.
+            SoulsGraphError: at the end of the journal, or if what was there is forgotten.
         """
-        if position < self._journal.first:
-            raise SoulsGraphError(
-                f"journal: expected the stage's records from {position} on, found those from {self._journal.first} on: "
-                "older ones went when two checkpoints had come after them; restore the older of these, from which a "
-                "replay goes on."
-            )
         found = JournalSlice.of(self._journal, position)
-        if not found.records:
-            raise SoulsGraphError(f"journal: expected records from {position} on, found its end; replay fewer.")
+        if not found.chunks:
+            raise SoulsGraphError(f"journal: expected chunks from {position} on, found its end; replay fewer.")
         return found
 
     def prune(self, before: int) -> None:

@@ -21,11 +21,10 @@ import numpy as np
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from soulsgraph_clusters.fleet.gateway.gateway import PUBLISH_EVERY_S
-from soulsgraph_clusters.fleet.gateway.journal import JOURNALED
 from soulsgraph_clusters.fleet.gateway.runner import FleetStage, GatewayGroup, JournalRunner, JournalSlice, read_chunk
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.protocol.settings import rest_share
+from soulsgraph_clusters.fleet.store import JOURNALED, StoredChunk
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.sampler import Chunk
@@ -142,14 +141,14 @@ class RealTimeDQN(SkillDQN):
 
 
 class FleetDQN(RealTimeDQN):
-    """Train from a fleet's journal: `position` is the record that the next round begins with."""
+    """Train from a fleet's journal: `position` is the chunk that the next round begins with."""
 
     players, remedy = "fleet", "start the hosts on the PCs, or let their games play again"
 
     def setup(self, config: Any) -> None:
         """Build the learner and its gateway, at the start of the journal."""
         self.position, self.attempt = 0, ""
-        #: Bytes of the records since the latest checkpoint. The next is due at a quarter of the journal's size: records
+        #: Bytes of the chunks since the latest checkpoint. The next is due at a quarter of the journal's size: chunks
         #: between the two that are kept, those since and those not learned yet find room, so that the stage goes on.
         self._unsaved_bytes = 0
         self._next_fetch_s, self._next_probe_s, self._lost_gateway = 0.0, 0.0, False
@@ -173,7 +172,7 @@ class FleetDQN(RealTimeDQN):
             self._log_account()
 
     def _fetch(self) -> int:
-        """Fetch what the journal has more, some time after it was at its end; return the count of records."""
+        """Fetch what the journal has more, some time after it was at its end; return the count of chunks."""
         time.sleep(max(self._next_fetch_s - time.monotonic(), 0.0))
         position, began_s = self.position + len(self._fetched), time.monotonic()
         answers: list[JournalSlice] = self.env_runner_group.foreach_env_runner(
@@ -195,12 +194,12 @@ class FleetDQN(RealTimeDQN):
         self._share_batches(answer.batch_shares)
         for note in answer.notes:
             _logger.warning("%s: %s", self._title, note)
-        for record in answer.records:
-            self._fetched.append((self._read(Record.FromString(record)), len(record)))
-        return len(answer.records)
+        for stored in answer.chunks:
+            self._fetched.append((self._read(stored), len(stored.content or b"")))
+        return len(answer.chunks)
 
     def _share_batches(self, shares: Mapping[str, float]) -> None:
-        """Draw batches by the journal's shares, which it has had since its first record."""
+        """Draw batches by the journal's shares, which it has had since its first chunk."""
         if not shares or self._sources:
             return
         names = sorted(shares)
@@ -213,11 +212,9 @@ class FleetDQN(RealTimeDQN):
         """The digest of what frozen skills are to be played by."""
         return self._task.frozen_digest(self.weights)
 
-    def _read(self, record: Record) -> Chunk | None:
-        # A stage that begins anew, for a skill upstream has another version, may find the journal of the earlier one.
-        same = record.chunk.frozen in (b"", self._frozen)
-        chunk = read_chunk(record, self._task) if same else None
-        return chunk and replace(chunk, source=self._sources.get(record.pc, 0))
+    def _read(self, stored: StoredChunk) -> Chunk | None:
+        chunk = read_chunk(stored, self._task, self._frozen)
+        return chunk and replace(chunk, source=self._sources.get(stored.pc, 0))
 
     def _log_account(self) -> None:
         """Log the verdict on every decision that came: learned, over budget, or refused by name."""

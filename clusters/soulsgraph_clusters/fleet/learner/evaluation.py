@@ -18,11 +18,11 @@ import numpy as np
 from soulsgraph_clusters.fleet.actor.client import PLAY_SHIFT
 from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
-from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, State
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.store import Journal, StoredChunk
 from soulsgraph_envs.combat.rollout import Episodes, Flags
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder
@@ -33,8 +33,8 @@ from soulsgraph_policies.agents.inference import Weights
 STAGE = "evaluate"
 #: After this time without play a game has lost the fights it was in.
 LOST_AFTER_S = 10.0
-#: Records read at once, and how long to wait for them.
-_MOST_RECORDS, _LOOK_EVERY_S = 256, 0.25
+#: Chunks read at once, and how long to wait for them.
+_MOST_CHUNKS, _LOOK_EVERY_S = 256, 0.25
 #: While this machine stood still no game was silent.
 _LONGEST_LOOK_S = 1.0
 
@@ -163,15 +163,15 @@ class _StageFights:
             if connection.health.state in (State.PLAYING, State.LAST_FIGHT):
                 self.fights.see(connection.name, connection.hello.lanes, now_s)
 
-    def take(self, record: Record, now_s: float) -> None:
-        """Take the fights of a record that was not refused."""
-        found = decode_columns(record.chunk.columns, self._task.spaces, self._task.terms)
+    def take(self, stored: StoredChunk, now_s: float) -> None:
+        """Take the fights of a chunk that was not refused."""
+        found = decode_columns(Chunk.FromString(stored.content).columns, self._task.spaces, self._task.terms)
         play = int(next(iter(found.transitions.values())).episodes[0]) >> PLAY_SHIFT
         skill = self._task.skills[-1].name
         ended = found.episodes.get(skill)
-        name, before = f"{record.pc}/{record.game}", self.fights.counted
+        name, before = f"{stored.pc}/{stored.game}", self.fights.counted
         lanes = [] if ended is None else ended.lanes.tolist()
-        counts = self.fights.take(name, (record.chunk.boot, play), lanes, now_s)
+        counts = self.fights.take(name, (stored.boot, play), lanes, now_s)
         if ended is None or not counts.any():
             return
         columns = {key: column[counts] for key, column in vars(ended).items() if column is not None}
@@ -239,11 +239,11 @@ def _collect(gateway: Gateway, journal: Journal, collected: _StageFights, alone_
         looked_s, before_s = time.monotonic(), looked_s
         now_s += min(looked_s - before_s, _LONGEST_LOOK_S)
         collected.see(gateway, now_s)
-        for place, record in journal.read(position, _MOST_RECORDS):
-            position = place + 1
-            if not record.refused:
+        for stored in journal.read(position, _MOST_CHUNKS):
+            position += 1
+            if not stored.refused:
                 heard_s = now_s
-                collected.take(record, now_s)
+                collected.take(stored, now_s)
         if any(connection.health.state in State.PUT_ASIDE for connection in gateway.connections.live):
             heard_s = now_s
         journal.prune(position)

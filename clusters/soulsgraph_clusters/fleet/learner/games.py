@@ -27,12 +27,13 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from soulsgraph_clusters.fleet.actor import local_game
 from soulsgraph_clusters.fleet.actor.host import END_WITHIN_S, HostOptions, KeptProcess, playing
-from soulsgraph_clusters.fleet.actor.spool import AT_ONCE, UNFINISHED, pause_file, read_pause
+from soulsgraph_clusters.fleet.actor.spool import AT_ONCE, pause_file, read_pause
 from soulsgraph_clusters.fleet.gateway.status import TICKS_PER_S, WRITE_EVERY_S, FleetStatus, GameStatus, Rates
 from soulsgraph_clusters.fleet.learner.algorithm import RealTimeDQN
 from soulsgraph_clusters.fleet.protocol.security import PRIVATE, Tokens, make_certificates, write_file, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PC, SILENT_AFTER_S, Fleet, FleetSettings, State
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.store import UNFINISHED
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_clusters.sessions.session import RestartingActor, Session, find_places
 from soulsgraph_envs.core.access import is_loopback, join_address

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from soulsgraph_clusters.fleet.actor import stream
-from soulsgraph_clusters.fleet.actor.spool import Spool
 from soulsgraph_clusters.fleet.actor.stream import BACK_OFF_S, Head, Stream
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Hello
+from soulsgraph_clusters.fleet.store import Spool
 
 #: What a head did in an attempt.
 SILENT, REFUSED, PLAYED = "silent", "refused", "played"

@@ -12,6 +12,7 @@ import pytest
 
 from fakes.fleet_here import GatewayHere, playing, random_weights
 from fakes.realtime import FakeLink
+from fakes.stored import message
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.actor import client, stream
 from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, AT_ONCE, pause, pause_file, read_pause, resume
@@ -74,7 +75,7 @@ def head(tmp_path):
 
 def _keys(records):
     """Return lane and episode of every decision, one set for all."""
-    parts = [decode_columns(one.chunk.columns, TASK.spaces, TASK.terms).transitions["camera"] for one in records]
+    parts = [decode_columns(message(one).columns, TASK.spaces, TASK.terms).transitions["camera"] for one in records]
     return {key for part in parts for key in zip(part.lanes.tolist(), part.episodes.tolist(), strict=True)}
 
 
@@ -82,8 +83,8 @@ def test_every_decision_carries_the_weights_that_made_it_and_its_tick(head):
     head.play(replace(FAST, lanes=1))
     head.until_further_chunks()
     head.publish(7)
-    until(lambda: any(7 in one.chunk.versions for one in head.records()), "decisions of the newer weights")
-    chunks = sorted((one.chunk for one in head.records()), key=lambda chunk: chunk.sequence)
+    until(lambda: any(7 in message(one).versions for one in head.records()), "decisions of the newer weights")
+    chunks = sorted(map(message, head.records()), key=lambda chunk: chunk.sequence)
     versions, ticks = ([value for one in chunks for value in getattr(one, name)] for name in ("versions", "ticks"))
     assert set(versions) == {1, 7}
     assert versions == sorted(versions)
@@ -96,8 +97,8 @@ def test_every_decision_carries_the_weights_that_made_it_and_its_tick(head):
     resume(head.folder / "attic")
     head.until_further_chunks()
     # Another play of the same boot goes on counting; the ticks that a pause broke off count, too.
-    assert max(head.records()[-1].chunk.ticks) > played
-    assert min(head.records()[-1].chunk.ticks) > max(ticks)
+    assert max(message(head.records()[-1]).ticks) > played
+    assert min(message(head.records()[-1]).ticks) > max(ticks)
 
 
 @pytest.mark.parametrize("when", [AT_ONCE, AFTER_FIGHT])
@@ -265,7 +266,7 @@ def test_what_is_played_by_altered_weights_of_a_frozen_skill_is_refused_and_the_
         head.publish()
         head.until_further_chunks()
         assert not any(one.refused for one in head.records())
-        assert all(len(one.chunk.frozen) == 32 for one in head.records())
+        assert all(len(message(one).frozen) == 32 for one in head.records())
         # Camera is the first network.
         samplers[-1]._networks._parameters[0] += np.float32(1e-3)
         until(lambda: head.journal.decisions["attic/altered"], "a verdict")

@@ -15,10 +15,10 @@ from fakes.fleet_here import GatewayHere
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.actor import host
 from soulsgraph_clusters.fleet.actor.host import GameProcess, HostOptions, ask
-from soulsgraph_clusters.fleet.actor.spool import Spool
 from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, SERVICE, Fleet, FleetError, FleetSettings, sole_head
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.store import Spool
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 TASK = StageTask(
@@ -71,10 +71,11 @@ def test_a_spool_that_another_process_has_is_one_line_and_the_game_plays_when_it
     monkeypatch.setattr(host, "RESTART_AFTER_S", (0.01, 0.1))
     write_token_file(tmp_path / "token", Tokens(tmp_path / "tokens.json").issue("attic"))
     (tmp_path / "games.toml").write_text('[[games]]\ndriver = "simulator"\n')
-    spool, lines, starts = Spool(tmp_path / "game-1"), [], []
+    order = _order(tmp_path)
+    spool, lines, starts = Spool(order.options.game_spool(1)), [], []
     play = GameProcess._play
     monkeypatch.setattr(GameProcess, "_play", lambda self: starts.append(time.monotonic()) or play(self))
-    process = GameProcess(_order(tmp_path), lines.append)
+    process = GameProcess(order, lines.append)
     try:
         until(lambda: len(starts) > 2, "further attempts")
         spool.close()

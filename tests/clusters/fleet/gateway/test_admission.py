@@ -1,12 +1,11 @@
 """What becomes of every chunk, and which lanes and fights a game gets, without a gateway in between."""
 
-import json
-
 import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
 from fakes.fleet_here import random_weights
+from fakes.stored import message
 from soulsgraph_clusters.fleet.gateway.admission import (
     ALTERED,
     MALFORMED,
@@ -17,12 +16,12 @@ from soulsgraph_clusters.fleet.gateway.admission import (
     Admission,
 )
 from soulsgraph_clusters.fleet.gateway.connections import Connection
-from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.gateway.runner import read_chunk
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns
 from soulsgraph_clusters.fleet.protocol.settings import MOST_MESSAGE_BYTES, PC, FleetSettings
-from soulsgraph_envs.core.files import WriteError
+from soulsgraph_clusters.fleet.store import Journal
+from soulsgraph_envs.core.files import FullDiskError
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_policies.learning.sampler import Chunk
 
@@ -60,10 +59,10 @@ class Stage:
         return refused
 
     def records(self):
-        return [record for _, record in self.journal.read(0, 10**6)]
+        return self.journal.read(0, 10**6)
 
     def verdicts(self):
-        return [(one.chunk.sequence, one.refused) for one in self.records()]
+        return [(one.number, one.refused) for one in self.records()]
 
 
 @pytest.fixture
@@ -121,11 +120,12 @@ def test_bytes_that_are_not_the_declared_columns_are_acknowledged_and_not_learne
     claimed = sum(bad.decisions.values())
     assert stage.take(game, bad, stage.chunk(2)) == {MALFORMED: claimed}
     assert stage.verdicts() == [(1, MALFORMED), (2, "")]
-    assert [read_chunk(one, lock_on_task) is not None for one in stage.records()] == [False, True]
+    assert [read_chunk(one, lock_on_task, b"") is not None for one in stage.records()] == [False, True]
     assert stage.journal.decisions[f"attic/{MALFORMED}"] == claimed
-    # Bytes that nobody learns from are not kept.
-    kept = [(one.chunk.columns, len(one.chunk.versions), len(one.chunk.ticks)) for one in stage.records()]
-    assert kept == [(b"", 0, 0), (columns, 30, 30)]
+    # What nobody learns from is not kept.
+    refused, learned = stage.records()
+    assert refused.content is None
+    assert message(learned) == stage.chunk(2)
 
 
 def test_episodes_of_other_games_lanes_are_not_learned(stage, lock_on_task):
@@ -157,7 +157,7 @@ def test_a_chunk_of_another_stage_or_with_more_than_any_is_refused_by_name_and_k
     game = stage.game()
     assert stage.take(game, stage.chunk(1, **change), stage.chunk(2)) == {verdict: claimed}
     assert stage.journal.decisions == {f"attic/{verdict}": claimed, "attic/journaled": 30}
-    assert stage.records()[0].ByteSize() < 1000
+    assert stage.records()[0].content is None
     # Once more it is the same chunk.
     stage.take(game, stage.chunk(1, **change), stage.chunk(3))
     assert stage.verdicts() == [(1, verdict), (2, ""), (3, "")]
@@ -249,14 +249,15 @@ def test_lanes_of_games_do_not_overlap_whatever_their_names_and_outlive_the_gate
 
 
 def test_lanes_that_could_not_be_written_down_are_nobodys(stage):
-    table = stage.folder / "lanes.json"
-    table.mkdir()
-    with pytest.raises(WriteError):
-        stage.game()
-    table.rmdir()
-    assert stage.task(pc="cellar").first_lane == 0
-    assert stage.task().first_lane == 3
-    assert json.loads(table.read_text()) == {"cellar/1 3": [0, 3], "attic/1 3": [3, 3]}
+    stage.journal._run("PRAGMA max_page_count = 1")
+    names = [f"{number:040d}" for number in range(1000)]
+    with pytest.raises(FullDiskError):
+        [stage.game(game=name) for name in names]
+    stage.journal._run("PRAGMA max_page_count = 1000000")
+    (written,) = stage.journal._run("SELECT COUNT(*) FROM lanes").fetchone()
+    assert 0 < written < len(names)
+    assert stage.task(pc="cellar").first_lane == LANES * written
+    assert stage.task(game=names[written]).first_lane == LANES * (written + 1)
 
 
 def test_a_game_that_was_started_again_has_fights_of_its_own_whichever_gateway_it_dials(begin, stage):

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 
 from fakes.fleet_here import random_weights
 from fakes.waiting import until
-from soulsgraph_clusters.fleet.actor.spool import Spool
 from soulsgraph_clusters.fleet.actor.stream import Stream
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.security import write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, digests
+from soulsgraph_clusters.fleet.store import Spool
 
 BOOT, OTHER_BOOT = "00000000000000b0", "00000000000000b1"
 

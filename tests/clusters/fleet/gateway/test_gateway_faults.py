@@ -9,7 +9,7 @@ import pytest
 
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.gateway import admission
-from soulsgraph_clusters.fleet.gateway.journal import Journal
+from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.core.files import WriteError
 
 SILENT_AFTER_S = 2.0
@@ -60,11 +60,11 @@ class FullJournal(Journal):
 
     full, tries = threading.Event(), 0
 
-    def append(self, records):
+    def append(self, chunk):
         FullJournal.tries += 1
         if self.full.is_set():
             raise WriteError(self.folder, OSError(28, os.strerror(28)))
-        return super().append(records)
+        return super().append(chunk)
 
 
 @pytest.fixture
@@ -97,8 +97,9 @@ def test_nothing_is_acknowledged_while_the_journal_cannot_be_written_and_all_of_
 
 
 def test_a_full_journal_acknowledges_nothing_until_it_is_pruned(open_door, columns):
-    room = 8 * len(columns)
-    door = open_door(journal=lambda *words: FullJournal(*words, segment_bytes=len(columns), most_bytes=room))
+    # The tables take 45 kB.
+    room = 60_000 + 8 * len(columns)
+    door = open_door(journal=lambda *words: FullJournal(*words, most_bytes=room))
     client = door.joined()
     for sequence in range(1, 6):
         client.send(door.chunk(sequence))
@@ -151,7 +152,7 @@ def test_a_gateway_ends_though_its_journal_cannot_be_written(open_door, full, mo
 class BrokenJournal(Journal):
     """A journal with a bug."""
 
-    def append(self, records):
+    def append(self, chunk):
         raise ValueError("a bug")
 
 

@@ -10,6 +10,7 @@ from fakes.fleet_here import played_for
 from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner, Gateways
 from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
+from soulsgraph_clusters.fleet.store import FILE
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -60,18 +61,18 @@ def test_one_process_serves_every_stage_and_another_one_takes_its_place_between_
         assert first == second
         os.kill(second, signal.SIGKILL)
         assert _train(_built(gateways, "third")) != second
-    assert all(list((tmp_path / name).glob("*.journal")) for name in ("first", "second", "third"))
+    assert all((tmp_path / name / FILE).exists() for name in ("first", "second", "third"))
 
 
 def test_a_stage_that_cannot_begin_says_so_in_one_line_and_begins_once_that_is_over(gateways, tmp_path):
     _built(gateways, "first").stop()
-    table = tmp_path / "second" / "lanes.json"
-    table.parent.mkdir()
-    table.write_text("no table", encoding="utf-8")
+    store = tmp_path / "second" / FILE
+    store.parent.mkdir()
+    store.write_text("no store", encoding="utf-8")
     for _ in range(2):
-        with pytest.raises(SoulsGraphError, match=r"lanes\.json") as found:
+        with pytest.raises(SoulsGraphError, match=FILE) as found:
             _built(gateways, "second")
         assert "\n" not in str(found.value)
-    table.unlink()
+    store.unlink()
     with played_for(gateways.fleet, [4]):
         _train(_built(gateways, "second"))

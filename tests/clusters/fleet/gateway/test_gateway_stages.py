@@ -3,14 +3,17 @@
 import errno
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from fakes.fleet_here import GatewayHere
+from fakes.stored import everything, message
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.gateway import admission, connections
 from soulsgraph_clusters.fleet.protocol.settings import State, set_drained
+from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.games.link import GameSettings
 
@@ -59,7 +62,7 @@ def test_a_chunk_that_comes_between_two_stages_is_refused_by_the_next_one(door):
 def test_what_a_stage_could_not_write_is_refused_by_the_next_one(door, monkeypatch):
     client = door.joined()
 
-    def full(records):
+    def full(chunk):
         raise WriteError("journal", OSError(errno.ENOSPC, "full disk"))
 
     with monkeypatch.context() as failing:
@@ -80,17 +83,18 @@ def test_what_is_being_written_as_a_stage_ends_is_in_its_journal_and_acknowledge
     monkeypatch.setattr(admission, "WRITE_WITHIN_S", 0.1)
     client, append, slow = door.joined(), door.journal.append, threading.Event()
 
-    def appended(records):
+    def appended(chunk):
         slow.set()
         time.sleep(0.5)
-        return append(records)
+        return append(chunk)
 
     monkeypatch.setattr(door.journal, "append", appended)
     client.send(door.chunk(1))
     assert slow.wait(PATIENCE_S)
     door.end_stage()
     assert client.acknowledged(1) == {}
-    assert door.verdicts() == [(1, "")]
+    with closing(Journal(door.journal.folder, door.journal.stage, reading=True)) as ended:
+        assert [(one.number, one.refused) for one in everything(ended)] == [(1, "")]
     door.begin_stage(NEXT)
     assert client.wait("task", 2).stage == NEXT
     door.gateway.check()
@@ -181,5 +185,5 @@ def test_a_playing_game_fights_on_in_the_next_stage(lock_on_task, tmp_path):
         here.publish()
         until(lambda: any(not record.refused for record in here.records()), "chunks of the next stage")
         assert [*here.gateway.connections.live] == [connection]
-        assert {record.chunk.stage for record in here.records() if not record.refused} == {NEXT}
+        assert {message(record).stage for record in here.records() if not record.refused} == {NEXT}
         assert lines.count("playing") == 2

@@ -5,14 +5,15 @@ import time
 import pytest
 
 from fakes.fleet_here import GatewayHere, playing
+from fakes.stored import append, stored
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections
-from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.gateway.status import REFUSED_FOR_S, STATUS_FILE, FleetStatus, StatusWriter, read_status
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Health, Hello
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Health, Hello
 from soulsgraph_clusters.fleet.protocol.settings import PC, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
@@ -226,7 +227,7 @@ def test_neither_another_process_nor_another_gateway_begins_what_was_finished_an
 
 @two_pcs
 def test_nothing_plays_or_is_refused_in_the_last_status_of_a_stage_that_is_over(here):
-    here.journal.decisions["attic/journaled"] = 12
+    append(here.journal, [stored(Chunk(boot="b0", sequence=1, decisions={"camera": 12}))])
     here.joined(1.0, state="playing", finished_decisions=7, waiting_chunks=2)
     for who in ("cellar", "10.0.0.7"):
         here.refuse(who, "an old version")

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from fakes.fleet_here import playing
+from fakes.stored import append, stored
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.actor.stream import Head
-from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, Journal
 from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner, JournalRunner
 from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.store import JOURNALED, Journal
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.skills import SkillOptions
@@ -149,9 +150,9 @@ def test_a_checkpoint_goes_on_to_the_same_weights_and_sources(played, tmp_path):
 
 def _again(stage, folder, shares):
     """Return the stage with the same decisions in a journal of other shares."""
-    kept = Journal.reading(stage.journal, "lock_on")
+    kept = Journal(stage.journal, "lock_on", reading=True)
     journal = Journal(folder, "lock_on", batch_shares=shares)
-    journal.append([record for _, record in kept.read(0, 10**6)])
+    append(journal, kept.read(0, 10**6))
     journal.close()
     kept.close()
     return replace(stage, journal=folder)
@@ -189,17 +190,15 @@ def test_a_stage_keeps_the_shares_that_it_was_begun_with_and_says_so(played, tmp
 
 
 def test_a_journal_keeps_the_batch_shares_that_it_was_begun_with(tmp_path):
-    records = [Record(pc="attic", game="1", chunk=Chunk(boot="b0", sequence=sequence)) for sequence in range(40)]
-    journal = Journal(tmp_path, "camera", 400, batch_shares={"attic": 0.3, "cellar": 0.7})
-    for record in records[:20]:
-        journal.append([record])
+    records = [stored(Chunk(boot="b0", sequence=sequence)) for sequence in range(40)]
+    journal = Journal(tmp_path, "camera", batch_shares={"attic": 0.3, "cellar": 0.7})
+    append(journal, records[:20])
     journal.close()
-    again = Journal(tmp_path, "camera", 400, batch_shares={"attic": 1.0})
+    again = Journal(tmp_path, "camera", batch_shares={"attic": 1.0})
     again.prune(again.end)
-    for record in records[20:]:
-        again.append([record])
+    append(again, records[20:])
     again.close()
-    reader = Journal.reading(tmp_path, "camera")
+    reader = Journal(tmp_path, "camera", reading=True)
     assert reader.first > 0
     assert again.batch_shares == reader.batch_shares == {"attic": 0.3, "cellar": 0.7}
     reader.close()

@@ -1,0 +1,403 @@
+"""Chunks on disk, in an SQLite file: a stage's journal at the head, and a game's spool on its PC.
+
+A chunk is in a file once, by its PC, game, boot and number, whole or not at all, and what was written is on the disk.
+One process has a file at a time; its threads take turns.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
+from soulsgraph_clusters.fleet.protocol.settings import FleetError
+from soulsgraph_envs.core.files import FullDiskError, WriteError, make_folder, writing
+from soulsgraph_envs.core.machine import is_remote
+
+#: The file of a store in its folder.
+FILE = "chunks.sqlite"
+#: A journal is not written while it would be larger; a spool drops its oldest chunks instead.
+MOST_JOURNAL_BYTES, MOST_SPOOL_BYTES = 10**9, 256 * 2**20
+#: The verdict of chunks that are learned from; those refused have the reason in its place.
+JOURNALED = "journaled"
+#: Why a chunk was dropped.
+FULL, DISK_FULL = "spool full", "disk full"
+#: What the end of a stage or a pause leaves of a chunk that was begun.
+UNFINISHED = "unfinished"
+_FORMAT = 1
+#: Of several processes that open it at once one has it after so long, and the others are refused.
+_OTHERS_S = 0.5
+#: What is known of a chunk for good, and apart from it what is forgotten once it was learned from.
+_CHUNKS = (
+    "CREATE TABLE chunks (position INTEGER PRIMARY KEY, pc TEXT, game TEXT, boot TEXT, number INTEGER, "
+    "verdict TEXT, decisions INTEGER, first_lane INTEGER, UNIQUE (pc, game, boot, number))",
+    "CREATE TABLE contents (position INTEGER PRIMARY KEY REFERENCES chunks ON DELETE CASCADE, content BLOB)",
+)
+#: Of a journal: the stage, the lanes of its games in the order in which they joined, and sums of decisions.
+_STAGE = (
+    "CREATE TABLE stage (name TEXT, attempt TEXT, batch_shares TEXT, first INTEGER)",
+    "CREATE TABLE lanes (pc TEXT, game TEXT, count INTEGER, first INTEGER, UNIQUE (pc, game, count))",
+    "CREATE TABLE sums (pc TEXT, verdict TEXT, decisions INTEGER, UNIQUE (pc, verdict))",
+)
+#: Of a spool chunks leave at the front, so that the last one's position still is the highest.
+_INSERT = "INSERT OR IGNORE INTO chunks SELECT COALESCE(MAX(position) + 1, 0), ?, ?, ?, ?, ?, ?, ? FROM chunks"
+_SELECT = (
+    "SELECT pc, game, boot, number, verdict, decisions, first_lane, content FROM chunks LEFT JOIN contents USING "
+    "(position)"
+)
+_ADD = "INSERT INTO sums VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET decisions = decisions + excluded.decisions"
+_KEY = "(pc, game, boot, number) = (?, ?, ?, ?)"
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_UNWRITABLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+
+#: A chunk of one game: its boot, and its number there.
+Key = tuple[str, int]
+
+
+class StoredChunk(NamedTuple):
+    """A chunk as it is kept; `content` is the message, None where it was refused."""
+
+    pc: str
+    game: str
+    boot: str
+    number: int
+    verdict: str
+    decisions: int
+    first_lane: int
+    content: bytes | None
+
+    @property
+    def refused(self) -> str:
+        """Why it is not learned from; empty where it is."""
+        return "" if self.verdict == JOURNALED else self.verdict
+
+
+class Store:
+    """Open a file of chunks, made where it is missing, or to read it only.
+
+    Raises:
+        FleetError: if another process has it, or it is damaged or of another format.
+        WriteError: if it cannot be made or written.
+    """
+
+    _tables: tuple[str, ...] = _CHUNKS
+
+    def __init__(self, folder: Path, *, reading: bool = False) -> None:
+        self.folder, self._path = folder, folder / FILE
+        self._access = threading.RLock()
+        if not reading:
+            with writing(folder):
+                make_folder(folder)
+        # A file that may not be written is read only.
+        uri = f"{self._path.absolute().as_uri()}?mode={'rw' if reading else 'rwc'}"
+        with self._errors():
+            # Autocommit: transactions are begun here.
+            self._database = sqlite3.connect(uri, _OTHERS_S, uri=True, isolation_level=None, check_same_thread=False)
+        try:
+            with self._errors():
+                self._open(reading)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def _open(self, reading: bool) -> None:
+        # What a killed process left is in one file then.
+        self._run("PRAGMA journal_mode = DELETE")
+        self._run("BEGIN" if reading else "BEGIN EXCLUSIVE")
+        # From here on nobody else has it. Set before a WAL is begun: that needs no shared memory then.
+        self._run("PRAGMA locking_mode = EXCLUSIVE")
+        is_new = not self._one("SELECT COUNT(*) FROM sqlite_master")
+        if is_new and not reading:
+            for table in self._tables:
+                self._run(table)
+            self._run(f"PRAGMA user_version = {_FORMAT}")
+        if (found := self._one("PRAGMA user_version")) != _FORMAT:
+            raise FleetError(f"{self._path}: expected format {_FORMAT}, found {found}; it is of another version.")
+        self._run("COMMIT")
+        if not reading:
+            self._run(f"PRAGMA journal_mode = {'TRUNCATE' if is_remote(self.folder) else 'WAL'}")
+            self._run("PRAGMA synchronous = FULL")
+            self._run("PRAGMA foreign_keys = ON")
+
+    def _run(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        return self._database.execute(statement, values)
+
+    def _one(self, statement: str, *values: Any) -> Any:
+        """Return the one value of a query's one row."""
+        return self._run(statement, *values).fetchone()[0]
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise SQLite's errors that are no bug as ours."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            # The lowest byte is the kind; the others say where.
+            kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if kind == sqlite3.SQLITE_FULL:
+                raise FullDiskError(self._path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) from error
+            if kind in _UNWRITABLE:
+                raise WriteError(self._path, OSError(errno.EIO, str(error))) from error
+            if kind == sqlite3.SQLITE_BUSY:
+                raise FleetError(
+                    f"{self._path}: expected to have it alone, found another process that uses it, or a disk without "
+                    "locks; end that process, or name a folder on another disk."
+                ) from error
+            if kind in _DAMAGED:
+                raise FleetError(
+                    f"{self._path}: expected a file of chunks, found a damaged one ({error}); restore it from a copy, "
+                    "or remove it: of a stage its checkpoints too, which begins anew then."
+                ) from error
+            raise
+
+    @contextmanager
+    def transaction(self, *, synced: bool = True) -> Iterator[None]:
+        """Write what is written inside together, or nothing of it; it is on the disk at the end where it is `synced`.
+
+        Raises:
+            FullDiskError: if the disk has no room, or the file its size.
+            WriteError: if it cannot be written.
+        """
+        with self._access, self._errors():
+            self._run(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+            self._run("BEGIN")
+            try:
+                yield
+                self._run("COMMIT")
+            except BaseException:
+                # Some errors have ended it already.
+                if self._database.in_transaction:
+                    self._run("ROLLBACK")
+                raise
+
+    def _insert(self, chunk: StoredChunk) -> bool:
+        """Write a chunk, within a transaction, and return whether it is new."""
+        *known, content = chunk
+        if not self._run(_INSERT, *known).rowcount:
+            return False
+        if content is not None:
+            self._run("INSERT INTO contents SELECT MAX(position), ? FROM chunks", content)
+        return True
+
+    @property
+    def size_bytes(self) -> int:
+        """What is kept takes so many bytes of the file; the others are used again."""
+        with self._access, self._errors():
+            pages = self._one("PRAGMA page_count") - self._one("PRAGMA freelist_count")
+            return int(pages * self._one("PRAGMA page_size"))
+
+    def close(self) -> None:
+        """Leave one file, and let others have it; a second call does nothing."""
+        with self._access:
+            # On a full disk the next process does it.
+            with suppress(sqlite3.Error):
+                self._run("PRAGMA journal_mode = DELETE")
+            self._database.close()
+
+
+class Journal(Store):
+    """The chunks of a stage, each with its verdict, in order: counted from 0 by their positions.
+
+    `batch_shares` are those by which batches are drawn, by PC; a journal keeps those that it was created with.
+    `append` and `first_lane` are called within a `transaction`.
+
+    Raises:
+        FleetError: as `Store`, or if it is of another stage.
+        WriteError: as `Store`.
+    """
+
+    _tables = (*_CHUNKS, *_STAGE)
+
+    def __init__(
+        self,
+        folder: Path,
+        stage: str,
+        most_bytes: int = MOST_JOURNAL_BYTES,
+        batch_shares: Mapping[str, float] | None = None,
+        *,
+        reading: bool = False,
+    ) -> None:
+        super().__init__(folder, reading=reading)
+        self.stage = stage
+        try:
+            if not reading:
+                self._run(f"PRAGMA max_page_count = {most_bytes // self._one('PRAGMA page_size')}")
+                with self.transaction():
+                    row = stage, secrets.token_hex(8), json.dumps(dict(batch_shares or {}))
+                    self._run("INSERT INTO stage SELECT ?, ?, ?, 0 WHERE NOT EXISTS (SELECT * FROM stage)", *row)
+            with self._errors():
+                name, self.attempt, shares = self._run("SELECT name, attempt, batch_shares FROM stage").fetchone()
+        except BaseException:
+            self.close()
+            raise
+        self.batch_shares: dict[str, float] = json.loads(shares)
+        if name != stage:
+            self.close()
+            raise FleetError(
+                f"{self._path}: expected the journal of {stage}, found that of {name}; name the stage's own folder."
+            )
+
+    @property
+    def first(self) -> int:
+        """The position of the oldest chunk whose content is kept."""
+        return self._asked("SELECT first FROM stage")
+
+    @property
+    def end(self) -> int:
+        """The position that the next chunk will have."""
+        return self._asked("SELECT COALESCE(MAX(position) + 1, 0) FROM chunks")
+
+    def _asked(self, query: str) -> int:
+        with self._access, self._errors():
+            return int(self._one(query))
+
+    @property
+    def decisions(self) -> Counter[str]:
+        """Decisions by `PC/verdict`, since the journal began."""
+        with self._access, self._errors():
+            rows = self._run("SELECT pc || '/' || verdict, decisions FROM sums")
+            return Counter(dict(rows.fetchall()))
+
+    def __contains__(self, key: tuple[str, str, str, int]) -> bool:
+        """Return whether a chunk is there, or was before its content was forgotten, by PC, game, boot and number."""
+        with self._access, self._errors():
+            found = self._run(f"SELECT 1 FROM chunks WHERE {_KEY}", *key)
+            return found.fetchone() is not None
+
+    def append(self, chunk: StoredChunk) -> bool:
+        """Write a chunk, unless it is there, and return whether it is new."""
+        if new := self._insert(chunk):
+            self._run(_ADD, chunk.pc, chunk.verdict, chunk.decisions)
+        return new
+
+    def read(self, position: int, most: int) -> list[StoredChunk]:
+        """Return up to `most` chunks in order, from a position on.
+
+        Raises:
+            FleetError: if what was there is forgotten.
+        """
+        with self._access, self._errors():
+            if position < self.first:
+                raise FleetError(
+                    f"{self._path}: expected the chunks from {position} on, found those from {self.first} on; older "
+                    "ones went when two checkpoints had come after them."
+                )
+            rows = self._run(f"{_SELECT} WHERE position >= ? ORDER BY position LIMIT ?", position, most)
+            return [StoredChunk(*row) for row in rows]
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """How many chunks were refused, by verdict."""
+        with self._access, self._errors():
+            query = "SELECT verdict, COUNT(*) FROM chunks WHERE verdict != ? GROUP BY verdict"
+            return dict(self._run(query, JOURNALED).fetchall())
+
+    def in_order(self) -> Iterator[StoredChunk]:
+        """Yield the chunks that are kept and were not refused game by game, in the order in which they were played."""
+        with self._access, self._errors():
+            for row in self._run(f"{_SELECT} WHERE content IS NOT NULL ORDER BY pc, game, boot, number"):
+                yield StoredChunk(*row)
+
+    def prune(self, before: int) -> None:
+        """Forget the contents of chunks before a position; that they were there is known for good."""
+        # What a power cut brings back is forgotten the next time.
+        with self.transaction(synced=False):
+            self._run("DELETE FROM contents WHERE position < ?", before)
+            self._run("UPDATE stage SET first = MAX(first, ?)", before)
+
+    def first_lane(self, pc: str, game: str, lanes: int) -> int:
+        """Return the first of a game's lanes in the stage; a game of another number of lanes is another one."""
+        key = pc, game, lanes
+        found = self._run("SELECT first FROM lanes WHERE (pc, game, count) = (?, ?, ?)", *key).fetchone()
+        if found is None:
+            new = "INSERT INTO lanes SELECT ?, ?, ?, COALESCE(SUM(count), 0) FROM lanes RETURNING first"
+            found = self._run(new, *key).fetchone()
+        return int(found[0])
+
+
+class Spool(Store):
+    """The chunks of a game that the head has not acknowledged, of earlier boots too, in the order of play.
+
+    Their numbers count from 1 in each boot. Where there is no room, the oldest are dropped. Used by several threads.
+
+    Raises:
+        FleetError: as `Store`.
+        WriteError: as `Store`.
+    """
+
+    def __init__(self, folder: Path, most_bytes: int = MOST_SPOOL_BYTES) -> None:
+        super().__init__(folder)
+        self._most_bytes = most_bytes
+        self.boot = secrets.token_hex(8)
+        #: Decisions of chunks that were dropped, by reason.
+        self.lost: Counter[str] = Counter()
+        self._number = 0
+        #: Acknowledged, and to be removed with the next that is written.
+        self._acknowledged: list[Key] = []
+
+    def put(self, chunk: Chunk) -> Key | None:
+        """Number a chunk and keep it; None if the disk is full. It is on the disk then."""
+        with self._access:
+            self._number += 1
+            chunk.boot, chunk.sequence = self.boot, self._number
+            decisions = sum(chunk.decisions.values())
+            kept = StoredChunk("", "", self.boot, self._number, "", decisions, 0, chunk.SerializeToString())
+            try:
+                with self.transaction():
+                    self._insert(kept)
+                    self._remove_acknowledged()
+                    dropped = sum(self._drop_oldest())
+            except WriteError:
+                self.lost[DISK_FULL] += decisions
+                return None
+            self._acknowledged.clear()
+            if dropped:
+                self.lost[FULL] += dropped
+            return self.boot, self._number
+
+    def _drop_oldest(self) -> Iterator[int]:
+        """Drop chunks until the others have room, and yield the decisions of each; the last one stays."""
+        while self.size_bytes > self._most_bytes and self.waiting > 1:
+            position, decisions = self._run("SELECT MIN(position), decisions FROM chunks").fetchone()
+            self._run("DELETE FROM chunks WHERE position = ?", position)
+            yield decisions
+
+    def _remove_acknowledged(self) -> None:
+        self._database.executemany(f"DELETE FROM chunks WHERE {_KEY}", [("", "", *key) for key in self._acknowledged])
+
+    @property
+    def waiting(self) -> int:
+        """How many chunks are not acknowledged."""
+        with self._access, self._errors():
+            return int(self._one("SELECT COUNT(*) FROM chunks"))
+
+    def pending(self) -> list[Key]:
+        """Return every chunk that is not acknowledged, oldest first."""
+        with self._access, self._errors():
+            return self._run("SELECT boot, number FROM chunks ORDER BY position").fetchall()
+
+    def read(self, boot: str, number: int) -> Chunk | None:
+        """Return a chunk; None if it is gone."""
+        with self._access, self._errors():
+            found = self._run(f"{_SELECT} WHERE {_KEY}", "", "", boot, number).fetchone()
+        message: Chunk | None = found and Chunk.FromString(StoredChunk(*found).content)
+        return message
+
+    def acknowledge(self, boot: str, numbers: Iterable[int]) -> None:
+        """Forget chunks that the head has."""
+        with self._access:
+            self._acknowledged += [(boot, number) for number in numbers]
+            # One that is there after all is sent again, and taken once.
+            with suppress(WriteError):
+                with self.transaction(synced=False):
+                    self._remove_acknowledged()
+                self._acknowledged.clear()
