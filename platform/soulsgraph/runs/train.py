@@ -399,7 +399,7 @@ class StageRecords:
         drained, skills, done = algorithm.drain_episodes(), self._setup.stage.skills, algorithm.decisions
         (since, before), self._last = self._last, (time.monotonic(), done)
         pace: dict[str, float] = {"steps_per_s": (done - before) / max(self._last[0] - since, 1e-9)}
-        if algorithm.makes_runners or algorithm.config.num_env_runners:
+        if algorithm.live_runners is not None:
             pace["env_runners"] = algorithm.live_runners
         metrics: dict[str, float] = {}
         for skill in skills:

@@ -121,8 +121,6 @@ class SkillDQN(DQN):
     config: SkillDQNConfig
     #: Whether a checkpoint should be saved now, whenever the latest was.
     checkpoint_due = False
-    #: Whether others than RLlib's env runners play.
-    makes_runners = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # Without a session Ray would look for this machine's address on the internet, and warn where that is away.
@@ -152,19 +150,17 @@ class SkillDQN(DQN):
         #: What learns, by module; empty where `policies_to_train` is.
         self.training: dict[str, ModuleTraining] = {}
         self._watched = self._iteration_end = 0
-        #: Modules whose newest weights the runner in this process does not have.
+        #: Modules whose newest weights the runner in this process does not have: it gets them before it samples.
         self._unsent: set[str] = set()
         #: Asked while remote runners sample, which may take long: whether to end the iteration there.
         self.stop_requested: Callable[[], bool] = lambda: False
         self._episodes: dict[str, list[Episodes]] = {}
         self._recent = RecentEpisodes(self.config.metrics_num_episodes_for_smoothing)
         self._decisions_per_iteration = int(self.config.min_sample_timesteps_per_iteration)
-        #: How many remote runners play.
-        self.live_runners = int(config.num_env_runners)
+        #: How many remote runners play; None where there are none.
+        self.live_runners: int | None = config.num_env_runners or None
         self._remote: env_runners.RemoteSampling | None = None
-        #: Remote runners that came back, which RLlib does not know yet.
-        self._back: list[int] = []
-        # RLlib makes no runners where nothing is to be sampled: its own wait for each other without a limit.
+        # RLlib makes no runners where nothing is to be sampled: it would wait for remote ones, without a limit.
         self.config = self._online(False)
         super().setup(self.config)
 
@@ -192,13 +188,13 @@ class SkillDQN(DQN):
         self._title = " + ".join(trained) or "nothing learns"
         self._described = self.config.to_dict()
         self._remote = self._remote_sampling() if config.num_env_runners else None
-        self._changed(config.module_spaces())
+        self._unsent.update(config.module_spaces())
 
     def _remote_sampling(self) -> env_runners.RemoteSampling | None:
         """Return what keeps remote runners sampling; None where they are asked otherwise."""
         modules = list(self.config.module_spaces())
         return env_runners.RemoteSampling(
-            self.env_runner_group, modules, self._state_of, self.config.synchronous, self._title
+            self.env_runner_group, lambda: self._state_of(modules), self.config.synchronous, self._title
         )
 
     def make_runners(self, config: SkillDQNConfig) -> EnvRunnerGroup:
@@ -279,7 +275,7 @@ class SkillDQN(DQN):
                 (metrics,) = self.learner_group.update(batch=as_multi_agent_batch(drawn), timesteps=self._counts())
                 for name, updates in owed.items():
                     learning[name].learned(metrics[name], updates)
-            self._changed(learning)
+            self._unsent.update(learning)
             for name, one in learning.items():
                 if (means := one.metrics()) is not None:
                     self.metrics.log_dict(means, key=(LEARNER_RESULTS, name), window=1)
@@ -328,12 +324,6 @@ class SkillDQN(DQN):
         counts = {name: one.decisions for name, one in self.training.items()}
         return {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions, NUM_MODULE_STEPS_SAMPLED_LIFETIME: counts}
 
-    def _changed(self, modules: Iterable[str]) -> None:
-        """Note whose weights changed: runners get the newest before they sample, however often they changed."""
-        self._unsent.update(changed := [*modules])
-        if self._remote is not None:
-            self._remote.changed(changed)
-
     def _send_unsent(self) -> None:
         if self._unsent:
             self._runner.set_state(self._state_of(sorted(self._unsent)))
@@ -381,11 +371,10 @@ class SkillDQN(DQN):
 
     def _log_sampling(self, received: int) -> None:
         """Log what was sampled, by RLlib's names, and what the runners' callbacks logged."""
-        remote, back = ([], []) if self._remote is None else self._remote.news()
-        self._back += back
-        local = [self._runner.get_metrics()] if self._runner.samples else []
-        if logged := [one for one in (*remote, *local) if one]:
-            self.metrics.aggregate(logged, key=ENV_RUNNER_RESULTS)
+        logged = [self._runner.get_metrics()] if self._remote is None else self._remote.metrics
+        if any(logged):
+            self.metrics.aggregate([one for one in logged if one], key=ENV_RUNNER_RESULTS)
+            logged.clear()
         for name, value in self._recent.metrics(self._sampled_skills).items():
             self.metrics.log_value((ENV_RUNNER_RESULTS, *name), value, reduce="item")
         for name, count in ((NUM_ENV_STEPS_SAMPLED, received), (NUM_EPISODES, self._recent.ended)):
@@ -418,7 +407,7 @@ class SkillDQN(DQN):
         self._send_unsent()
         played = self.env_runner_group.foreach_env_runner(
             lambda runner: [runner.played_weights(skill)] if runner.has_weights else [],
-            timeout_seconds=self.config.sample_timeout_s,
+            timeout_seconds=env_runners.SILENT_AFTER_S,
         )
         return [self.weights(self.config.module_of(skill)), *(found for one in played for found in one)]
 
@@ -430,14 +419,14 @@ class SkillDQN(DQN):
         """
         for module, values in weights.items():
             self.learner.q_module(module).load_weights(values)
-        self._changed(weights)
+        self._unsent.update(weights)
 
     def load_normalizer(self, module: str, state: dict[str, Any]) -> None:
         """Continue from a module's running statistics (`RunningNormalizer.get_state`)."""
         normalizer = self.training[module].normalizer
         normalizer.set_state(state)
         self.learner.q_module(module).set_normalizer(normalizer.mean, normalizer.deviation)
-        self._changed([module])
+        self._unsent.update([module])
 
     def constrain(self, module: str, constraint: Constraint | None) -> None:
         """Let a constraint change the gradients of a module that learns, from now on; None lifts it.
@@ -464,13 +453,13 @@ class SkillDQN(DQN):
         if self._remote is None:
             restored: list[int] = super().restore_env_runners(env_runner_group)
             return restored
-        back, self._back = self._back, []
+        back, self._remote.back = self._remote.back, []
         return back
 
     def cleanup(self) -> None:
-        """Stop the runners and the learner; a runner that does not answer is killed."""
+        """Stop the runners and the learner; remote ones are killed: RLlib would wait for one that does not answer."""
         if self._remote is not None:
-            self._remote.kill_silent()
+            self.env_runner_group._worker_manager.clear()
         super().cleanup()
 
     def get_training_state(self) -> dict[str, Any]:
@@ -508,7 +497,7 @@ class SkillDQN(DQN):
         self._recent.set_state(state["recent"])
         self._count_on(int(state["episodes"]))
         self._iteration = int(state["iteration"])
-        self._changed(self.config.module_spaces())
+        self._unsent.update(self.config.module_spaces())
         self._send_unsent()
         if state["runner"] and not self.config.num_env_runners:
             self._runner.set_training_state(state["runner"])

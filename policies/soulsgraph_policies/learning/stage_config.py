@@ -142,7 +142,12 @@ class SkillDQNConfig(DQNConfig):
         self.exploration_config: dict[str, Any] = {}
         self.store_buffer_in_checkpoints = True
         self.env_runners(
-            env_runner_cls=self.usual_runner, merge_env_runner_states=False, broadcast_env_runner_states=False
+            env_runner_cls=self.usual_runner,
+            merge_env_runner_states=False,
+            broadcast_env_runner_states=False,
+            # Spaces are known, and who starts late, or never, holds up nobody.
+            create_env_on_local_worker=True,
+            validate_env_runners_after_construction=False,
         )
         self.learners(num_learners=0, learner_class=SkillDQNLearner)
         self.fault_tolerance(

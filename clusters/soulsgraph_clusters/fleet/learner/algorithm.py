@@ -51,7 +51,6 @@ class RealTimeDQN(SkillDQN):
     budget lacks. What is left of a budget's last chunk, and what comes after it, is over budget.
     """
 
-    makes_runners = True
     #: Who plays, and what to do where nobody does, as errors say it.
     players, remedy = "games", "let the games play"
     #: The stage fails after so long without a game that plays.
@@ -67,6 +66,7 @@ class RealTimeDQN(SkillDQN):
         #: How the games did when it was last asked for.
         self.status: FleetStatus | None = None
         super().setup(config)
+        self.live_runners = 0
         # What is frozen is never collected, so as long as the stage lasts.
         gc.collect()
         gc.freeze()
