@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -307,7 +307,7 @@ class SkillDQN(DQN):
         for chunk in chunks:
             for name, transitions in chunk.transitions.items():
                 if name in self.training:
-                    self.training[name].receive(transitions, chunk.source)
+                    self.training[name].receive(transitions)
                 else:
                     self._watched += len(transitions)
             for skill, episodes in chunk.episodes.items():

@@ -383,15 +383,14 @@ class ModuleTraining:
         """The number of updates owed."""
         return max(self.hyperparameters.updates_owed(self.decisions, self.updates), 0)
 
-    def receive(self, transitions: Transitions, source: int = 0) -> int:
-        """Store transitions of one source up to the budget, drop the surplus, and return the count."""
+    def receive(self, transitions: Transitions) -> None:
+        """Store transitions up to the budget, and drop the surplus."""
         received = transitions.first(self.hyperparameters.budget - self.decisions)
         if not self.normalizer_frozen:
             self.normalizer.update(received.observations)
-        self.replay.add(received, source)
+        self.replay.add(received)
         self.decisions += len(received)
         self.ticks += int(received.ticks.sum())
-        return len(received)
 
     def draw(self, updates: int) -> Batch:
         """Sample the transitions of this number of updates."""

@@ -1,8 +1,7 @@
 """A module's replay: one float32 matrix of raw transitions, normalised as they are sampled.
 
-They are drawn evenly, by priority, or with stated shares of its sources' transitions. Behind the module's own lie rows
-that are kept for good: demonstrations, and reserves of earlier tasks (experience replay, Rolnick et al. 2019; cloning
-of what was done before, Wolczyk et al. 2022).
+They are drawn evenly or by priority. Behind the module's own lie rows that are kept for good: demonstrations, and
+reserves of earlier tasks (experience replay, Rolnick et al. 2019; cloning of what was done, Wolczyk et al. 2022).
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ from numba import njit
 
 from soulsgraph_envs.combat.rollout import Doubles, Floats, Integers
 from soulsgraph_envs.core.compiling import cached
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills.skill import PREPROCESSING, normalized
 from soulsgraph_policies.agents.inference import RunningNormalizer
-from soulsgraph_policies.learning.draws import BatchShares, Priorities
+from soulsgraph_policies.learning.draws import Priorities
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters, check_memory
 from soulsgraph_policies.learning.sampler import Transitions
 
@@ -164,15 +162,6 @@ def _build_gather(sources: int) -> Callable[..., int]:
 _gather = _build_gather(PREPROCESSING)
 
 
-def check_even_draws(module: str, hyperparameters: DQNHyperparameters) -> None:
-    """Refuse shares of batches where a module's rows are drawn by priority; raises SoulsGraphError."""
-    if power := hyperparameters.alpha:
-        raise SoulsGraphError(
-            f"{module}: expected a replay that is drawn from evenly where batches have shares by source, found "
-            f"alpha = {power}; leave out that option, or all shares of batches."
-        )
-
-
 @dataclass(frozen=True)
 class KeptRows:
     """Transitions that a replay keeps for good, packed, (n, columns).
@@ -213,7 +202,6 @@ class ReplayBuffer:
         self._kept: list[KeptRows] = []
         self._latest: Integers = np.zeros((0, 2), np.int64)
         self._priorities = Priorities(self.capacity, power) if (power := hyperparameters.alpha) else None
-        self._by_source: BatchShares | None = None
         self._drawn: Integers = np.zeros(0, np.int64)
         self._memory = Batch.empty(0, observation_size)
 
@@ -278,22 +266,8 @@ class ReplayBuffer:
             episodes=np.arange(len(rows)),
         )
 
-    def share_batches(self, shares: Doubles) -> None:
-        """From the first transition on, draw each batch by the sources' `shares` (sources,).
-
-        A buffer that has shares keeps them. Of decisions that were shown as many are drawn as without shares.
-
-        Raises:
-            SoulsGraphError: if rows are drawn by priority.
-        """
-        check_even_draws("replay", self._hyperparameters)
-        assert shares.ndim == 1
-        if self._by_source is None:
-            assert not self.size, "shares are set before the first transition"
-            self._by_source = BatchShares(self.capacity, shares)
-
-    def add(self, transitions: Transitions, source: int = 0) -> None:
-        """Store transitions of one source in order, replacing the oldest once the buffer is full."""
+    def add(self, transitions: Transitions) -> None:
+        """Store transitions in order, replacing the oldest once the buffer is full."""
         count, first = len(transitions), self._written
         rows = (first + np.arange(count)) % self.capacity
         self._rows[rows] = pack(transitions, self._hyperparameters)
@@ -304,8 +278,6 @@ class ReplayBuffer:
             link(self._rows[: self.capacity], first, self._links, self._latest, transitions.lanes, transitions.episodes)
         if self._priorities is not None:
             self._priorities.add(rows)
-        if self._by_source is not None:
-            self._by_source.add(rows, source)
         self._written += count
         self.size = min(self._written, self.capacity)
 
@@ -321,9 +293,7 @@ class ReplayBuffer:
         if count > len(self._memory.actions):
             self._memory = Batch.empty(count, self._observation_size)
         batch = self._memory.part(0, count)
-        if self._by_source is not None and self.size:
-            self._drawn = self._by_source.draw(count, self._hyperparameters.train_batch_size_per_learner, generator)
-        elif self._priorities is None or not self.size:
+        if self._priorities is None or not self.size:
             self._drawn = generator.integers(0, max(self.size, 1), count)
         else:
             self._drawn = self._priorities.draw(count, generator)
@@ -380,8 +350,7 @@ class ReplayBuffer:
         }
         if reserves := [vars(one) for one in self._kept if one.share is not None]:
             state["kept"] = reserves
-        parts = {"priorities": self._priorities, "by_source": self._by_source}
-        return state | {name: part.get_state() for name, part in parts.items() if part is not None}
+        return state if self._priorities is None else state | {"priorities": self._priorities.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state`."""
@@ -393,5 +362,3 @@ class ReplayBuffer:
         self._links[: self.capacity], self._latest = state["links"], state["latest"].copy()
         if self._priorities is not None:
             self._priorities.set_state(state["priorities"])
-        shared, oldest = state.get("by_source"), self._written % max(self.size, 1)
-        self._by_source = BatchShares.restored(self.capacity, shared, oldest) if shared else None

@@ -91,8 +91,7 @@ class Chunk:
 
     `lane_ticks` counts the control ticks it took, summed over the lanes; `notes` are a real-time
     game's problems, `failure` why it cannot be opened. Without either there is at least one transition.
-    `moments` are those of the transitions by module, of a real-time game; `source` is the number of where the
-    transitions came from, where batches are drawn by it.
+    `moments` are those of the transitions by module, of a real-time game.
     """
 
     transitions: Mapping[str, Transitions]
@@ -101,7 +100,6 @@ class Chunk:
     notes: tuple[str, ...] = ()
     failure: str = ""
     moments: Mapping[str, Moments] = field(default_factory=dict)
-    source: int = 0
 
     def env_steps(self) -> int:
         """Count the steps, under the name by which RLlib asks: decisions of all modules."""

@@ -15,7 +15,7 @@ import threading
 import zlib
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
@@ -69,8 +69,6 @@ class _Segment:
 class Journal:
     """Append to a stage's journal, or read it only; one writer at a time, whose threads may read meanwhile.
 
-    `batch_shares` are those by which batches are drawn, by PC; a journal keeps those that it was created with.
-
     Raises:
         JournalError: if it is damaged, another stage's, or another process writes it.
         WriteError: if it cannot be written.
@@ -82,7 +80,6 @@ class Journal:
         stage: str,
         segment_bytes: int = SEGMENT_BYTES,
         most_bytes: int = MOST_BYTES,
-        batch_shares: Mapping[str, float] | None = None,
         *,
         reading: bool = False,
     ) -> None:
@@ -95,7 +92,6 @@ class Journal:
         #: Decisions by `PC/verdict`, since the journal began.
         self.decisions: Counter[str] = Counter()
         self.attempt = ""
-        self.batch_shares = dict(batch_shares or {})
         self._access = threading.Lock()
         self._lock = None if reading else _locked(folder)
         self._file: FileIO | None = None
@@ -282,14 +278,13 @@ class Journal:
         if before.stage != self.stage or self.attempt not in ("", before.attempt):
             raise JournalError(path, f"the journal of {self.stage} {self.attempt}".rstrip(), f"that of {before.stage}")
         if not self.attempt:
-            self.attempt, self.batch_shares = before.attempt, dict(before.batch_shares)
+            self.attempt = before.attempt
             self.deduplication = Deduplication(before)
             self.decisions.update(before.decisions)
 
     def _begin_segment(self) -> None:
         position, self.attempt = self.end, self.attempt or secrets.token_hex(8)
         before = Before(stage=self.stage, attempt=self.attempt, position=position, decisions=self.decisions)
-        before.batch_shares.update(self.batch_shares)
         self.deduplication.write_to(before)
         path, first = self.folder / f"{position:012d}{_SUFFIX}", _MAGIC + _framed(before.SerializeToString(), _FIRST)
         with writing(path):

@@ -13,11 +13,9 @@ import time
 from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from soulsgraph_clusters.fleet.gateway.gateway import PUBLISH_EVERY_S
@@ -25,7 +23,6 @@ from soulsgraph_clusters.fleet.gateway.journal import JOURNALED
 from soulsgraph_clusters.fleet.gateway.runner import FleetStage, GatewayGroup, JournalRunner, JournalSlice, read_chunk
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
-from soulsgraph_clusters.fleet.protocol.settings import rest_share
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.sampler import Chunk
@@ -156,8 +153,6 @@ class FleetDQN(RealTimeDQN):
         #: Positions of the latest checkpoints, at most two.
         self._saved: tuple[int, ...] = (0,)
         self._journaled: Mapping[str, int] = {}
-        #: The number of each PC that has a share of batches of its own; 0 are all others.
-        self._sources: dict[str, int] = {}
         super().setup(config)
         self._task = self._stage.task(self.config)
         self.alone_for_s = self._stage.fleet.settings.alone_for_s
@@ -192,21 +187,11 @@ class FleetDQN(RealTimeDQN):
         self.status = answer.status or self.status
         self._next_fetch_s = began_s + (0.0 if answer.is_full else _FETCH_EVERY_S)
         self._require_attempt(answer.attempt)
-        self._share_batches(answer.batch_shares)
         for note in answer.notes:
             _logger.warning("%s: %s", self._title, note)
         for record in answer.records:
             self._fetched.append((self._read(Record.FromString(record)), len(record)))
         return len(answer.records)
-
-    def _share_batches(self, shares: Mapping[str, float]) -> None:
-        """Draw batches by the journal's shares, which it has had since its first record."""
-        if not shares or self._sources:
-            return
-        names = sorted(shares)
-        self._sources = {name: number for number, name in enumerate(names, 1)}
-        for one in self.training.values():
-            one.replay.share_batches(np.array([rest_share(shares), *(shares[name] for name in names)]))
 
     @cached_property
     def _frozen(self) -> bytes:
@@ -216,8 +201,7 @@ class FleetDQN(RealTimeDQN):
     def _read(self, record: Record) -> Chunk | None:
         # A stage that begins anew, for a skill upstream has another version, may find the journal of the earlier one.
         same = record.chunk.frozen in (b"", self._frozen)
-        chunk = read_chunk(record, self._task) if same else None
-        return chunk and replace(chunk, source=self._sources.get(record.pc, 0))
+        return read_chunk(record, self._task) if same else None
 
     def _log_account(self) -> None:
         """Log the verdict on every decision that came: learned, over budget, or refused by name."""

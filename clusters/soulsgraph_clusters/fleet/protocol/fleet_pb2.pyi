@@ -204,7 +204,7 @@ class Record(_message.Message):
     def __init__(self, pc: _Optional[str] = ..., game: _Optional[str] = ..., first_lane: _Optional[int] = ..., refused: _Optional[str] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
 
 class Before(_message.Message):
-    __slots__ = ("stage", "attempt", "position", "seen", "decisions", "batch_shares")
+    __slots__ = ("stage", "attempt", "position", "seen", "decisions")
     class SeenEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -219,26 +219,17 @@ class Before(_message.Message):
         key: str
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
-    class BatchSharesEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: float
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     STAGE_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     SEEN_FIELD_NUMBER: _ClassVar[int]
     DECISIONS_FIELD_NUMBER: _ClassVar[int]
-    BATCH_SHARES_FIELD_NUMBER: _ClassVar[int]
     stage: str
     attempt: str
     position: int
     seen: _containers.MessageMap[str, Ranges]
     decisions: _containers.ScalarMap[str, int]
-    batch_shares: _containers.ScalarMap[str, float]
-    def __init__(self, stage: _Optional[str] = ..., attempt: _Optional[str] = ..., position: _Optional[int] = ..., seen: _Optional[_Mapping[str, Ranges]] = ..., decisions: _Optional[_Mapping[str, int]] = ..., batch_shares: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    def __init__(self, stage: _Optional[str] = ..., attempt: _Optional[str] = ..., position: _Optional[int] = ..., seen: _Optional[_Mapping[str, Ranges]] = ..., decisions: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Ranges(_message.Message):
     __slots__ = ("bounds",)
