@@ -25,7 +25,6 @@ from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils import force_list
 from ray.rllib.utils.actor_manager import FaultTolerantActorManager
-from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -56,7 +55,7 @@ _LOOK_EVERY_S = 0.005
 _logger = logging.getLogger("soulsgraph")
 
 
-class ChunkRunner(EnvRunner, Checkpointable):
+class ChunkRunner(EnvRunner):
     """Hold the skills' modules and answer RLlib; a subclass opens the game and samples.
 
     `policy_mapping_fn` is asked once, here, which module plays each skill. Beside remote runners the driver keeps a
@@ -194,22 +193,6 @@ class ChunkRunner(EnvRunner, Checkpointable):
         """Raise if the runner was not built."""
         assert self.module is not None
 
-    def get_state(
-        self,
-        components: str | Collection[str] | None = None,
-        *,
-        not_components: str | Collection[str] | None = None,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
-        """Return what RLlib brings another runner up to date with: modules and the counts of decisions."""
-        state: dict[str, Any] = {
-            NUM_ENV_STEPS_SAMPLED_LIFETIME: sum(self.decisions.values()),
-            NUM_MODULE_STEPS_SAMPLED_LIFETIME: dict(self.decisions),
-        }
-        if self._check_component(COMPONENT_RL_MODULE, components, not_components):
-            state[COMPONENT_RL_MODULE] = {module: self.weights(module) for module in self.get_spaces()}
-        return state
-
     def set_state(self, state: dict[str, Any]) -> None:
         """Set weights (all or some modules) and the counts of decisions."""
         self.decisions |= state.get(NUM_MODULE_STEPS_SAMPLED_LIFETIME, {})
@@ -229,14 +212,6 @@ class ChunkRunner(EnvRunner, Checkpointable):
             if incomplete:
                 self.begin_streams(max(sum(self.decisions.values()), state.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0)))
             self.weights_changed(tuple(self._weights) if incomplete else tuple(given))
-
-    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the constructor's arguments."""
-        return (), {"config": self.config}
-
-    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """Return the parts that RLlib checkpoints by themselves."""
-        return [(COMPONENT_RL_MODULE, self.module)]
 
 
 #: The scenario that is played where none is named, as in `SkillGraphEnv`.

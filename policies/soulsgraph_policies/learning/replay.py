@@ -18,7 +18,7 @@ from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.skills.skill import PREPROCESSING, normalized
 from soulsgraph_policies.agents.inference import RunningNormalizer
 from soulsgraph_policies.learning.draws import Priorities
-from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters, check_memory
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.sampler import Transitions
 
 # Columns behind the two observations.
@@ -175,24 +175,15 @@ class KeptRows:
     weight: float
     margin: float
 
-    @property
-    def fixed(self) -> float:
-        """The share that does not depend on the count of rows, 0 without one."""
-        return self.share or 0.0
-
 
 class ReplayBuffer:
     """Keep the latest transitions of one skill, observations (size,) raw, and beside them those of others for good.
 
     The hyperparameters set how many, and how they are drawn: returns of several decisions, discounts
     by decision or by tick, priorities.
-
-    Raises:
-        DataError: if it would fill more than half of the memory.
     """
 
     def __init__(self, hyperparameters: DQNHyperparameters, observation_size: int) -> None:
-        check_memory({"a skill": hyperparameters.replay_bytes(observation_size)})
         self._hyperparameters = hyperparameters
         self.capacity, self.size, self._written = hyperparameters.capacity, 0, 0
         self._observation_size = observation_size
@@ -321,7 +312,7 @@ class ReplayBuffer:
 
     def _bounds(self) -> list[float]:
         """Return where each one's part of a batch ends, of 1; beyond the last are the module's own rows."""
-        left = max(1.0 - sum(one.fixed for one in self._kept), 0.0)
+        left = max(1.0 - sum(one.share or 0.0 for one in self._kept), 0.0)
         others = self.size + sum(len(one.rows) for one in self._kept if one.share is None)
         parts = [left * len(one.rows) / others if one.share is None else one.share for one in self._kept]
         bounds: list[float] = np.cumsum(parts).tolist()

@@ -141,43 +141,16 @@ class FinishedEpisode:
     def __len__(self) -> int:
         return self.length
 
-    def env_steps(self) -> int:
-        """Return the number of decisions."""
-        return self.length
-
     def get_return(self) -> float:
         """Return the undiscounted sum of rewards."""
         return float(self.terms.sum())
 
-    @property
-    def is_terminated(self) -> bool:
-        """Whether the fight was won or lost."""
-        return self.won or self.died
-
-    @property
-    def is_truncated(self) -> bool:
-        """Whether the horizon ended it."""
-        return not self.is_terminated
-
-    @property
-    def is_done(self) -> bool:
-        """Always: an episode is reported at its end."""
-        return True
-
 
 def finished_episodes(skill: str, episodes: Episodes) -> Iterator[FinishedEpisode]:
     """Yield a skill's episodes one by one."""
-    for index in range(len(episodes)):
-        yield FinishedEpisode(
-            skill,
-            int(episodes.lanes[index]),
-            int(episodes.lengths[index]),
-            float(episodes.seconds[index]),
-            bool(episodes.won[index]),
-            bool(episodes.died[index]),
-            episodes.terms[index],
-            episodes.rows[index],
-        )
+    columns = (episodes.lanes, episodes.lengths, episodes.seconds, episodes.won, episodes.died)
+    for values in zip(*(column.tolist() for column in columns), episodes.terms, episodes.rows, strict=True):
+        yield FinishedEpisode(skill, *values)
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ def test_resumed_stage_equals_the_uninterrupted_one_bit_for_bit(
     run(resumed)
     assert_same(all_weights(whole), all_weights(resumed))
     assert whole.updates == resumed.updates > 5
-    np.testing.assert_equal(whole.get_training_state(), resumed.get_training_state())
+    np.testing.assert_equal(whole.get_state(), resumed.get_state())
     assert differs(all_weights(whole), all_weights(run(plain))) == holds
 
 
@@ -182,10 +182,10 @@ def test_a_checkpoint_of_another_stage_or_without_a_part_is_refused(tmp_path: Pa
     other = built(configured(SKILLS[:-1], stage.training["heal_attack"].hyperparameters))
     with pytest.raises(SoulsGraphError, match="heal_attack"):
         other.load_checkpoint(str(tmp_path))
-    state = stage.get_training_state()
+    state = stage.get_state()
     for part in ("games", "journal"):
         with pytest.raises(SoulsGraphError, match=part):
-            stage.set_training_state(state | {part: {}})
+            stage.set_state(state | {part: {}})
 
 
 def test_episodes_are_handed_over_once() -> None:

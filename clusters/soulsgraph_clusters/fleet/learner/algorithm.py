@@ -266,12 +266,12 @@ class FleetDQN(RealTimeDQN):
     def _stage(self) -> FleetStage:
         return FleetStage.of(self.config)
 
-    def get_training_state(self) -> dict[str, Any]:
+    def get_state(self, *_: Any, **__: Any) -> dict[str, Any]:
         """Return everything that the rest of the stage depends on, the position in the journal included."""
-        return super().get_training_state() | {"journal": {"attempt": self.attempt, "position": self.position}}
+        return super().get_state() | {"journal": {"attempt": self.attempt, "position": self.position}}
 
-    def set_training_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_training_state`."""
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state`."""
         state = dict(state)
         if (journal := state.pop("journal", None)) is None:
             raise SoulsGraphError(
@@ -279,10 +279,10 @@ class FleetDQN(RealTimeDQN):
                 "without the fleet, or remove the stage's checkpoints to begin it anew."
             )
         self.attempt, self.position = journal["attempt"], int(journal["position"])
-        self._saved, self._sources = (self.position,), {}
+        self._saved = (self.position,)
         self._fetched.clear()
         self._unsaved_bytes, self.checkpoint_due = 0, False
-        super().set_training_state(state)
+        super().set_state(state)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write a checkpoint, and forget what the journal holds before the checkpoint before it."""

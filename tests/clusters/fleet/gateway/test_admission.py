@@ -32,9 +32,9 @@ STAGE, LANES, BOOT = "lock_on", 3, "00000000000000b0"
 class Stage:
     """The admission of a stage, and games that were let in."""
 
-    def __init__(self, folder, task, columns, settings=None, **journal):
+    def __init__(self, folder, task, columns, settings=None):
         self.folder, self._columns = folder, columns
-        self.journal = Journal(folder, STAGE, **journal)
+        self.journal = Journal(folder, STAGE)
         self.admission = Admission(self.journal, task, 0, settings or FleetSettings())
 
     def game(self, pc="attic", game="1", boot=BOOT, lanes=LANES):
