@@ -44,6 +44,7 @@ from soulsgraph_policies.learning.checkpoint import read_training_state, write_t
 from soulsgraph_policies.learning.constraint import Constraint
 from soulsgraph_policies.learning.hyperparameters import check_memory
 from soulsgraph_policies.learning.learner import ModuleTraining, SkillDQNLearner
+from soulsgraph_policies.learning.module import QNetworkModule
 from soulsgraph_policies.learning.sampler import Chunk
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
@@ -375,10 +376,11 @@ class SkillDQN(DQN):
         learning = self.learner.learning.get(module)
         return self.learner.q_module(module).weights() if learning is None else learning.playing_weights()
 
-    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
-        """Return a module as the runner in this process plays it, by the newest weights."""
-        self._send_unsent()
-        return super().get_module(module_id)
+    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> QNetworkModule:
+        """Return a copy of a module as it is to be played."""
+        module = copy.deepcopy(self.learner.q_module(module_id))
+        module.load_weights(self.weights(module_id))
+        return module
 
     def copies(self, skill: str) -> list[Weights]:
         """Return a frozen skill's weights wherever they are: the learner's, and what every live runner plays it by.

@@ -19,7 +19,6 @@ import ray
 from ray.exceptions import RayError
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE
-from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.env.env_context import EnvContext
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
@@ -34,7 +33,7 @@ from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnavailableE
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.skills import Skill, training_scenario
+from soulsgraph_envs.skills import training_scenario
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights
 from soulsgraph_policies.agents.projects import authors_traceback
@@ -56,7 +55,7 @@ _logger = logging.getLogger("soulsgraph")
 
 
 class ChunkRunner(EnvRunner):
-    """Hold the skills' modules and answer RLlib; a subclass opens the game and samples.
+    """Hold the modules' weights and answer RLlib; a subclass opens the game and samples.
 
     `policy_mapping_fn` is asked once, here, which module plays each skill. Beside remote runners the driver keeps a
     runner of its own that only holds the weights, so the game is opened in `make_env`, which is called where sampling
@@ -75,11 +74,7 @@ class ChunkRunner(EnvRunner):
         self.modules: Mapping[str, str] = self.config.modules_of_skills()
         #: Decisions of each sampled module that the learner has received from all runners.
         self.decisions: dict[str, int] = dict.fromkeys(self.config.sampled_modules, 0)
-        self._without_weights = set(self.get_spaces())
-        self.module: MultiRLModule = self.config.get_multi_rl_module_spec(inference_only=True).build()
-        self._weights: dict[str, Weights] = {
-            name: self.module[name].unwrapped().weights() for name in self.get_spaces()
-        }
+        self._weights: dict[str, Weights] = {}
         self._callbacks = [one() for one in force_list(self.config.callbacks_class)]
         #: Whether there is any callback to call for what is sampled.
         self._calls = any(
@@ -112,7 +107,7 @@ class ChunkRunner(EnvRunner):
             for chunk in chunks:
                 for skill, episodes in chunk.episodes.items():
                     for episode in finished_episodes(skill, episodes):
-                        further = {"prev_episode_chunks": [], "env": self.env, "rl_module": self.module}
+                        further = {"prev_episode_chunks": [], "env": self.env, "rl_module": None}
                         self._call("on_episode_end", episode=episode, env_index=episode.lane, **further)
             self._call("on_sample_end", samples=chunks)
         return chunks
@@ -141,7 +136,7 @@ class ChunkRunner(EnvRunner):
     @property
     def has_weights(self) -> bool:
         """Whether the runner was given every module's weights."""
-        return not self._without_weights
+        return len(self._weights) == len(self.config.policies)
 
     @abstractmethod
     def make_env(self) -> None:
@@ -178,7 +173,7 @@ class ChunkRunner(EnvRunner):
         raise NotImplementedError
 
     def weights(self, module: str) -> Weights:
-        """Return a module's weights and normaliser; the arrays share its memory."""
+        """Return a module's weights and normaliser."""
         return dict(self._weights[module])
 
     def played_weights(self, skill: str) -> Weights:
@@ -191,24 +186,16 @@ class ChunkRunner(EnvRunner):
 
     def assert_healthy(self) -> None:
         """Raise if the runner was not built."""
-        assert self.module is not None
+        assert self.modules
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Set weights (all or some modules) and the counts of decisions."""
         self.decisions |= state.get(NUM_MODULE_STEPS_SAMPLED_LIFETIME, {})
-        given = state.get(COMPONENT_RL_MODULE, {})
+        incomplete, given = not self.has_weights, state.get(COMPONENT_RL_MODULE, {})
         for module, weights in given.items():
-            own = self._weights[module]
-            fits = weights.keys() == own.keys()
-            if fits and all(own[name].shape == values.shape for name, values in weights.items()):
-                # Through torch it would take ten times as long, every few decisions.
-                for name, values in weights.items():
-                    own[name][...] = values
-            else:  # Which says what does not fit.
-                self.module[module].unwrapped().load_weights(weights)
-        incomplete = bool(self._without_weights)
-        self._without_weights -= given.keys()
-        if self.samples and not self._without_weights:
+            # The learner's own arrays change with its next update.
+            self._weights[module] = {name: values.copy() for name, values in weights.items()}
+        if self.samples and self.has_weights:
             if incomplete:
                 self.begin_streams(max(sum(self.decisions.values()), state.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0)))
             self.weights_changed(tuple(self._weights) if incomplete else tuple(given))
@@ -252,15 +239,11 @@ class SkillGraphEnvRunner(ChunkRunner):
         combat = Combat(make_game(lanes), skills, self._scenario, Horizon(skills[-1].name, skills[-1].horizon))
         seed = int(derive_seeds(np.uint64(self.config.stage_seed or 0), index)[0])
         self.env = self._sampler = Sampler(combat, seed, learning, index * lanes)
-        self._sampler.set_networks([self._network(skill) for skill in skills])
 
     def evaluate(self, weights: Mapping[str, Weights], env_config: Mapping[str, Any], episodes: int) -> Episodes:
         """Play greedy episodes by the modules' weights, the same fights with every call."""
         scenario, skills = env_config["scenario"], self.config.skills
-        networks = {
-            skill.name: FrozenNetwork.of(skill, scenario, weights[module], self.config.clip_of(module))
-            for skill, module in ((skill, self.modules[skill.name]) for skill in skills)
-        }
+        networks = self._networks(scenario, weights)
         game = make_game(min(self.config.num_envs_per_env_runner, episodes))
         try:
             seeds = derive_seeds(self.config.stage_seed or 0, _EVALUATED, np.arange(episodes))
@@ -279,6 +262,7 @@ class SkillGraphEnvRunner(ChunkRunner):
     def begin_streams(self, incarnation: int) -> None:
         """Fight other fights than a runner that was lost, and explore otherwise."""
         self._sampler.begin_streams(incarnation)
+        self._sampler.set_networks([*self._networks(self._scenario, self._weights).values()])
 
     def weights_changed(self, modules: Collection[str]) -> None:
         """Play the skills of `modules` by their weights from now on."""
@@ -291,9 +275,11 @@ class SkillGraphEnvRunner(ChunkRunner):
         """Return the weights in the sampler, which keeps a copy of them; the module's where nothing is sampled."""
         return self._sampler.weights(skill) if self.samples else super().played_weights(skill)
 
-    def _network(self, skill: Skill) -> FrozenNetwork:
-        module = self.modules[skill.name]
-        return FrozenNetwork.of(skill, self._scenario, self.weights(module), self.config.clip_of(module))
+    def _networks(self, scenario: Scenario, weights: Mapping[str, Weights]) -> dict[str, FrozenNetwork]:
+        return {
+            skill.name: FrozenNetwork.of(skill, scenario, weights[module], self.config.clip_of(module))
+            for skill, module in zip(self.config.skills, self.modules.values(), strict=True)
+        }
 
     def sample(self, **_: Any) -> list[Chunk]:
         """Return a list of one chunk."""

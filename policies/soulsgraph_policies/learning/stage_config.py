@@ -442,14 +442,14 @@ class SkillDQNConfig(DQNConfig):
         """Return RLlib's specification of the modules, whose spaces are known without a runner to ask."""
         return self.get_multi_rl_module_spec()
 
-    def get_multi_rl_module_spec(self, *, inference_only: bool = False, **_: Any) -> MultiRLModuleSpec:
-        """Return RLlib's specification of the modules; with `inference_only` without target networks."""
+    def get_multi_rl_module_spec(self, **_: Any) -> MultiRLModuleSpec:
+        """Return RLlib's specification of the modules."""
         specs = {}
         for module, (spaces, index) in self._described().items():
             seed = int(np.random.SeedSequence([self.stage_seed or 0, index]).generate_state(1)[0])
             model = {**self._model_config, "observation_clip": self.clip_of(module), "seed": seed}
-            specs[module] = RLModuleSpec(QNetworkModule, *spaces, inference_only=inference_only, model_config=model)
-        return MultiRLModuleSpec(rl_module_specs=specs, inference_only=inference_only)
+            specs[module] = RLModuleSpec(QNetworkModule, *spaces, model_config=model)
+        return MultiRLModuleSpec(rl_module_specs=specs)
 
     def _described(self) -> dict[str, tuple[Spaces, int]]:
         """Return each module's spaces, and the place of the first skill that it plays.
