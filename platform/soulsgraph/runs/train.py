@@ -217,7 +217,7 @@ class StageSetup:
             algorithm.load_weights({name: parent.weights})
             algorithm.load_normalizer(name, parent.card.normalizer.normalizer().get_state())
             if next(part for part in self.stage.parts if part.skill == name).cloned:
-                algorithm.training[name].replay.show(kept_demonstrations(self.run, name, parent.card.version))
+                algorithm.training[name].replay.keep(kept_demonstrations(self.run, name, parent.card.version))
         return algorithm
 
     def _sampled(self, session: Session) -> SkillDQNConfig:

@@ -69,7 +69,7 @@ def clone(
     module.set_normalizer(normalizer.mean, normalizer.deviation)
     numbers = replace(hyperparameters, capacity=1)
     replay, generator = ReplayBuffer(numbers, size), np.random.default_rng(seed)
-    replay.show(shown)
+    replay.keep(shown)
     optimizer = make_adam(module.q_network, _LEARNING_RATE)
     updates = ModuleUpdates(module, optimizer, numbers, AUTOGRAD, torch.device("cpu"))
     for update in range(UPDATES):

@@ -196,28 +196,23 @@ class ReplayBuffer:
         self._drawn: Integers = np.zeros(0, np.int64)
         self._memory = Batch.empty(0, observation_size)
 
-    def show(self, transitions: Transitions) -> None:
-        """Keep decisions of somebody else for good, and draw each as often as one of the module's own.
+    def keep(self, transitions: Transitions, share: float | None = None, td: bool = True, margin: float = 0.0) -> None:
+        """Keep transitions for good, and draw this share of every batch from them, on average.
 
-        They are not part of the state: show them again before it is set.
+        Without a share they are decisions of somebody else, of which each is drawn as often as one of the module's own,
+        with the hyperparameters' `margin`. Of those of an earlier task every call adds a reserve with a share of its
+        own; all others have the rest. Rows are learned from with returns of one decision. Without `td` they have no
+        temporal-difference loss. A `margin`, in standard deviations of their rewards, lets their actions be worth more
+        than any other (as `DQNHyperparameters.margin`). They are part of the state, which replaces those kept before it
+        is set.
         """
-        self._keep(transitions, None, 1.0, self._hyperparameters.margin)
-
-    def keep(self, transitions: Transitions, share: float, td: bool = True, margin: float = 0.0) -> None:
-        """Keep transitions of an earlier task for good, and draw this share of every batch from them, on average.
-
-        Every call adds a reserve with a share of its own; the module's own transitions and demonstrations have the
-        rest. Rows are learned from with returns of one decision. Without `td` they have no temporal-difference loss.
-        A `margin`, in standard deviations of their rewards, lets their actions be worth more than any other (as
-        `DQNHyperparameters.margin`). They are part of the state, which replaces those kept before it is set.
-        """
-        self._keep(transitions, float(share), float(td), margin)
-
-    def _keep(self, transitions: Transitions, share: float | None, weight: float, margin: float) -> None:
+        if share is None:
+            margin = self._hyperparameters.margin
         spread = float(transitions.rewards.std(dtype=np.float64))
         # Rewards that are all alike say nothing of their size.
         margin *= spread if spread > 1e-6 else 1.0
-        self._lay_out([*self._kept, KeptRows(pack(transitions, self._hyperparameters), share, weight, margin)])
+        rows = pack(transitions, self._hyperparameters)
+        self._lay_out([*self._kept, KeptRows(rows, share, float(td), margin)])
 
     def _lay_out(self, kept: Sequence[KeptRows]) -> None:
         """Lay what is kept behind the module's own rows, demonstrations first: draws go by that order."""
@@ -329,7 +324,7 @@ class ReplayBuffer:
             self._priorities.update(self._drawn[own], errors[own])
 
     def get_state(self) -> dict[str, Any]:
-        """Return everything that later samples depend on; rows not yet written and demonstrations are left out.
+        """Return everything that later samples depend on; rows not yet written are left out.
 
         The arrays are the buffer's own, which may fill half of the memory: write them before it changes.
         """
@@ -339,15 +334,15 @@ class ReplayBuffer:
             "links": self._links[: self.capacity],
             "latest": self._latest,
         }
-        if reserves := [vars(one) for one in self._kept if one.share is not None]:
-            state["kept"] = reserves
+        if self._kept:
+            state["kept"] = [vars(one) for one in self._kept]
         return state if self._priorities is None else state | {"priorities": self._priorities.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state`."""
-        rows, reserves = state["rows"], [KeptRows(**one) for one in state.get("kept", ())]
-        if reserves or self._kept:
-            self._lay_out([*(one for one in self._kept if one.share is None), *reserves])
+        rows = state["rows"]
+        if "kept" in state or self._kept:
+            self._lay_out([KeptRows(**one) for one in state.get("kept", ())])
         self.size, self._written = len(rows), int(state["written"])
         self._rows[: self.size] = rows
         self._links[: self.capacity], self._latest = state["links"], state["latest"].copy()
