@@ -12,6 +12,7 @@ import numpy as np
 import ray
 from pyarrow.fs import LocalFileSystem
 from ray._private import ray_constants
+from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.dqn.dqn import DQN
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
@@ -139,7 +140,8 @@ class SkillDQN(DQN):
         self._remote: env_runners.RemoteSampling | None = None
         # RLlib makes no runners where nothing is to be sampled: it would wait for remote ones, without a limit.
         self.config = self._online(False)
-        super().setup(self.config)
+        # DQN's own setup asks an env runner for its module.
+        Algorithm.setup(self, self.config)
 
     def _set_up_metrics(self) -> None:
         # RLlib calls this last of all before its first callback, which finds the algorithm whole.

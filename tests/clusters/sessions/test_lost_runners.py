@@ -125,6 +125,7 @@ def test_a_runner_that_dies_is_restarted_with_everything_it_plays_by(caplog):
     # A budget that no machine uses up before Ray has restarted the runner.
     callbacks = {"on_env_runners_recreated": on_env_runners_recreated, "on_episode_end": on_episode_end}
     stage = make_stage(2_000_000, callbacks=callbacks)
+    stage.env_runner_group.foreach_env_runner(lambda runner: None)  # Both are up.
     stage.training_step()
     first = stage.weights("camera")
     ray.kill(stage.env_runner_group._worker_manager.actors()[1], no_restart=False)

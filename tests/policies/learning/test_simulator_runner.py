@@ -26,8 +26,8 @@ def make_runner(index: int) -> SkillGraphEnvRunner:
 
 @pytest.fixture
 def state():
-    runner = make_runner(0)
-    weights = {module: runner.weights(module) for module in runner.get_spaces()}
+    modules = make_runner(0).config.get_multi_rl_module_spec().build()
+    weights = {skill.name: modules[skill.name].unwrapped().weights() for skill in SKILLS}
     return {COMPONENT_RL_MODULE: weights, NUM_MODULE_STEPS_SAMPLED_LIFETIME: {"lock_on": 500}}
 
 
