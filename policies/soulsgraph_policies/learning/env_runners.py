@@ -45,7 +45,7 @@ CHUNKS_PER_CALL = 4
 #: A runner that has not answered for this time is not counted among those that play, until it does.
 SILENT_AFTER_S = 5.0
 #: The first answer may take longer: a process has to start.
-STARTS_WITHIN_S = 60.0
+START_WITHIN_S = 60.0
 #: A runner whose call failed is asked again after this time: until Ray has restarted it every call fails.
 RETRY_AFTER_S = 5.0
 #: The stage fails after this time without any live runner.
@@ -480,9 +480,10 @@ class RemoteSampling:
                 self._lose(runner, replace(Failure.of(answer.args[0].cause), passes=False) if unmade else None)
         now = time.monotonic()
         for runner in self._runners.values():
-            patience_s = SILENT_AFTER_S if runner.host else STARTS_WITHIN_S
+            patience_s = SILENT_AFTER_S if runner.host else START_WITHIN_S
             if runner.playing and runner.asked_s is not None and now - runner.asked_s > patience_s:
-                self._note(runner, "does not answer", silent=True)
+                late = "does not answer" if runner.host else f"has not started within {START_WITHIN_S:g} s"
+                self._note(runner, late, silent=True)
         if not len(results):
             time.sleep(_LOOK_EVERY_S)
 

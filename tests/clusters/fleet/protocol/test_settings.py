@@ -21,8 +21,6 @@ def test_an_address_by_ipv6_is_a_setting_like_others(tmp_path):
     assert FleetSettings("[::1]:7443").listen == "[::1]:7443"
 
 
-
-
 @pytest.mark.parametrize(
     ("values", "named"),
     [
