@@ -93,8 +93,8 @@ class StageInProgress:
         self.replay = ReplayBuffer(numbers(), 1)
         learned = SimpleNamespace(replay=self.replay, decisions=self.decisions, hyperparameters=numbers())
         self.training = {SKILL: learned}
-        learning = SimpleNamespace(newest_weights=lambda: weights_of(self.newest))
-        self.learner = SimpleNamespace(learning={SKILL: learning})
+        module = SimpleNamespace(weights=lambda: weights_of(self.newest))
+        self.learner = SimpleNamespace(q_module={SKILL: module}.get)
 
     def constrain(self, skill: str, constraint: Constraint) -> None:
         assert skill == SKILL

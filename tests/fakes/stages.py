@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from ray.rllib.core.learner.training_data import TrainingData
 from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
 from fakes.learning import LinearRunner
@@ -13,7 +14,7 @@ from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.learner import SkillDQNLearner, as_multi_agent_batch
+from soulsgraph_policies.learning.learner import SkillDQNLearner
 from soulsgraph_policies.learning.replay import Batch
 from soulsgraph_policies.learning.sampler import Transitions
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
@@ -75,7 +76,7 @@ def make_learner(skills: Sequence[Skill], numbers: DQNHyperparameters, path: str
 def update(learner: SkillDQNLearner, skill: str, batch: Batch, decisions: int = 0) -> UpdateMetrics:
     """Learn from a batch of a skill, at a count of decisions received."""
     counts = {NUM_MODULE_STEPS_SAMPLED_LIFETIME: {skill: decisions}}
-    return learner.update(batch=as_multi_agent_batch({skill: batch}), timesteps=counts)[skill]
+    return learner.update(training_data=TrainingData(batch={skill: batch}), timesteps=counts)[skill]
 
 
 def drawn_batch(skill: Skill, count: int, seed: int, scale: float = 1.0) -> Batch:

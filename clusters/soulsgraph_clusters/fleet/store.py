@@ -7,13 +7,12 @@ One process has a file at a time; its threads take turns.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import secrets
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,7 +43,7 @@ _CHUNKS = (
 )
 #: Of a journal: the stage, the lanes of its games in the order in which they joined, and sums of decisions.
 _STAGE = (
-    "CREATE TABLE stage (name TEXT, attempt TEXT, batch_shares TEXT, first INTEGER)",
+    "CREATE TABLE stage (name TEXT, attempt TEXT, first INTEGER)",
     "CREATE TABLE lanes (pc TEXT, game TEXT, count INTEGER, first INTEGER, UNIQUE (pc, game, count))",
     "CREATE TABLE sums (pc TEXT, verdict TEXT, decisions INTEGER, UNIQUE (pc, verdict))",
 )
@@ -207,7 +206,6 @@ class Store:
 class Journal(Store):
     """The chunks of a stage, each with its verdict, in order: counted from 0 by their positions.
 
-    `batch_shares` are those by which batches are drawn, by PC; a journal keeps those that it was created with.
     `append` and `first_lane` are called within a `transaction`.
 
     Raises:
@@ -218,13 +216,7 @@ class Journal(Store):
     _tables = (*_CHUNKS, *_STAGE)
 
     def __init__(
-        self,
-        folder: Path,
-        stage: str,
-        most_bytes: int = MOST_JOURNAL_BYTES,
-        batch_shares: Mapping[str, float] | None = None,
-        *,
-        reading: bool = False,
+        self, folder: Path, stage: str, most_bytes: int = MOST_JOURNAL_BYTES, *, reading: bool = False
     ) -> None:
         super().__init__(folder, reading=reading)
         self.stage = stage
@@ -232,14 +224,13 @@ class Journal(Store):
             if not reading:
                 self._run(f"PRAGMA max_page_count = {most_bytes // self._one('PRAGMA page_size')}")
                 with self.transaction():
-                    row = stage, secrets.token_hex(8), json.dumps(dict(batch_shares or {}))
-                    self._run("INSERT INTO stage SELECT ?, ?, ?, 0 WHERE NOT EXISTS (SELECT * FROM stage)", *row)
+                    row = stage, secrets.token_hex(8)
+                    self._run("INSERT INTO stage SELECT ?, ?, 0 WHERE NOT EXISTS (SELECT * FROM stage)", *row)
             with self._errors():
-                name, self.attempt, shares = self._run("SELECT name, attempt, batch_shares FROM stage").fetchone()
+                name, self.attempt = self._run("SELECT name, attempt FROM stage").fetchone()
         except BaseException:
             self.close()
             raise
-        self.batch_shares: dict[str, float] = json.loads(shares)
         if name != stage:
             self.close()
             raise FleetError(

@@ -217,7 +217,7 @@ class UnitRun:
         if progress:
             name += f"-{len(progress.adapted) - len(progress.left):02d}"
         with whole_folder(self._path / name, replace=True) as temporary:
-            write_training_state(temporary, state, before=self.folder.states(self.unit))
+            write_training_state(temporary, state)
         for path in self.folder.states(self.unit)[:-_KEPT]:
             remove_folder(path)
 

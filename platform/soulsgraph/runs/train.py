@@ -219,7 +219,7 @@ class StageSetup:
             algorithm.load_weights({name: parent.weights})
             algorithm.load_normalizer(name, parent.card.normalizer.normalizer().get_state())
             if next(part for part in self.stage.parts if part.skill == name).cloned:
-                algorithm.training[name].replay.show(kept_demonstrations(self.run, name, parent.card.version))
+                algorithm.training[name].replay.keep(kept_demonstrations(self.run, name, parent.card.version))
         return algorithm
 
     def _sampled(self, session: Session) -> SkillDQNConfig:
@@ -401,7 +401,7 @@ class StageRecords:
         drained, skills, done = algorithm.drain_episodes(), self._setup.stage.skills, algorithm.decisions
         (since, before), self._last = self._last, (time.monotonic(), done)
         pace: dict[str, float] = {"steps_per_s": (done - before) / max(self._last[0] - since, 1e-9)}
-        if algorithm.makes_runners or algorithm.config.num_env_runners:
+        if algorithm.live_runners is not None:
             pace["env_runners"] = algorithm.live_runners
         metrics: dict[str, float] = {}
         for skill in skills:

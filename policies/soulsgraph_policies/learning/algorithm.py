@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,9 +12,10 @@ import numpy as np
 import ray
 from pyarrow.fs import LocalFileSystem
 from ray._private import ray_constants
+from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.dqn.dqn import DQN
 from ray.rllib.callbacks.utils import make_callback
-from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from ray.rllib.core import COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
@@ -37,75 +37,51 @@ from ray.rllib.utils.metrics import (
 )
 from ray.tune import Trainable
 
-from soulsgraph_envs.combat.rollout import Episodes
+from soulsgraph_envs.combat.rollout import Doubles, Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning import env_runners
 from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
 from soulsgraph_policies.learning.constraint import Constraint
 from soulsgraph_policies.learning.hyperparameters import check_memory
-from soulsgraph_policies.learning.learner import ModuleTraining, SkillDQNLearner, as_multi_agent_batch
+from soulsgraph_policies.learning.learner import ModuleTraining, SkillDQNLearner
+from soulsgraph_policies.learning.module import QNetworkModule
 from soulsgraph_policies.learning.sampler import Chunk
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
-_KEPT_OF_EPISODES = ("returns", "lengths", "seconds", "won")
 #: The share of fights that were won, beside RLlib's figures of episodes.
 WIN_RATE = "win_rate"
 
 
-class RecentEpisodes:
-    """The latest `kept` episodes of every skill, as RLlib's results show them."""
+def _columns(episodes: Episodes) -> dict[str, Any]:
+    return {name: values for name, values in vars(episodes).items() if name != "decisions"}
 
-    def __init__(self, kept: int) -> None:
-        self._by_skill: dict[str, dict[str, deque[float]]] = {}
-        self._kept = kept
-        #: Episodes that ended since this was set to 0; several skills' in one fight are one.
-        self.ended = 0
 
-    def add(self, skill: str, episodes: Episodes) -> None:
-        """Add a skill's episodes."""
-        kept = self._by_skill.setdefault(skill, {name: deque(maxlen=self._kept) for name in _KEPT_OF_EPISODES})
-        for name in _KEPT_OF_EPISODES:
-            kept[name].extend(getattr(episodes, name).tolist())
+def _figures(episodes: Mapping[str, Episodes], modules: Mapping[str, str]) -> dict[tuple[str, ...], float]:
+    """Return RLlib's figures of episodes by their names; NaN where none ended yet.
 
-    def metrics(self, skills: Mapping[str, str]) -> dict[tuple[str, ...], float]:
-        """Return RLlib's figures of episodes by their names; NaN where none ended yet.
+    `modules` maps skills to the modules that play them, in graph order: returns are summed over them, and the last
+    one's decisions, seconds and wins count.
+    """
 
-        `skills` maps skills to the modules that play them, in graph order: returns are summed over them, and the last
-        one's decisions, seconds and wins count.
-        """
-        none: dict[str, deque[float]] = {name: deque([math.nan], 1) for name in _KEPT_OF_EPISODES}
-        by_skill = {skill: self._by_skill.get(skill, none) for skill in skills}
-        last = by_skill[next(reversed(by_skill))]
-        returns = {skill: np.array(kept["returns"]) for skill, kept in by_skill.items()}
-        found: dict[tuple[str, ...], float] = {
-            (EPISODE_RETURN_MEAN,): sum(float(each.mean()) for each in returns.values()),
-            (EPISODE_RETURN_MIN,): sum(float(each.min()) for each in returns.values()),
-            (EPISODE_RETURN_MAX,): sum(float(each.max()) for each in returns.values()),
-            (EPISODE_LEN_MEAN,): float(np.mean(last["lengths"])),
-            (EPISODE_LEN_MIN,): float(min(last["lengths"])),
-            (EPISODE_LEN_MAX,): float(max(last["lengths"])),
-            (EPISODE_DURATION_SEC_MEAN,): float(np.mean(last["seconds"])),
-            (WIN_RATE,): float(np.mean(last["won"])),
-        }
-        for skill, each in returns.items():
-            found[EPISODE_AGENT_RETURN_MEAN, skill] = float(each.mean())
-            found[EPISODE_MODULE_RETURN_MEAN, skills[skill]] = float(each.mean())
-        return found
+    def of(skill: str, name: str) -> Doubles:
+        return np.array(getattr(episodes[skill], name) if skill in episodes else [math.nan], np.float64)
 
-    def get_state(self) -> dict[str, Any]:
-        """Return what the next figures depend on."""
-        return {
-            skill: {name: np.array(values, np.float64) for name, values in kept.items()}
-            for skill, kept in self._by_skill.items()
-        }
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from `get_state`."""
-        self._by_skill = {
-            skill: {name: deque(values.tolist(), self._kept) for name, values in kept.items()}
-            for skill, kept in state.items()
-        }
+    returns, (*_, last) = {skill: of(skill, "returns") for skill in modules}, modules
+    lengths = of(last, "lengths")
+    figures: dict[tuple[str, ...], float] = {
+        (EPISODE_RETURN_MEAN,): sum(each.mean() for each in returns.values()),
+        (EPISODE_RETURN_MIN,): sum(each.min() for each in returns.values()),
+        (EPISODE_RETURN_MAX,): sum(each.max() for each in returns.values()),
+        (EPISODE_LEN_MEAN,): lengths.mean(),
+        (EPISODE_LEN_MIN,): lengths.min(),
+        (EPISODE_LEN_MAX,): lengths.max(),
+        (EPISODE_DURATION_SEC_MEAN,): of(last, "seconds").mean(),
+        (WIN_RATE,): of(last, "won").mean(),
+    }
+    for skill, each in returns.items():
+        figures[EPISODE_AGENT_RETURN_MEAN, skill] = figures[EPISODE_MODULE_RETURN_MEAN, modules[skill]] = each.mean()
+    return {name: float(figure) for name, figure in figures.items()}
 
 
 class SkillDQN(DQN):
@@ -121,8 +97,6 @@ class SkillDQN(DQN):
     config: SkillDQNConfig
     #: Whether a checkpoint should be saved now, whenever the latest was.
     checkpoint_due = False
-    #: Whether others than RLlib's env runners play.
-    makes_runners = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # Without a session Ray would look for this machine's address on the internet, and warn where that is away.
@@ -152,21 +126,22 @@ class SkillDQN(DQN):
         #: What learns, by module; empty where `policies_to_train` is.
         self.training: dict[str, ModuleTraining] = {}
         self._watched = self._iteration_end = 0
-        #: Modules whose newest weights the runner in this process does not have.
+        #: Modules whose newest weights the runner in this process does not have: it gets them before it samples.
         self._unsent: set[str] = set()
         #: Asked while remote runners sample, which may take long: whether to end the iteration there.
         self.stop_requested: Callable[[], bool] = lambda: False
         self._episodes: dict[str, list[Episodes]] = {}
-        self._recent = RecentEpisodes(self.config.metrics_num_episodes_for_smoothing)
+        #: The latest of them, as results show them, and how many ended in all: several skills' in one fight are one.
+        self._recent: dict[str, Episodes] = {}
+        self._ended = 0
         self._decisions_per_iteration = int(self.config.min_sample_timesteps_per_iteration)
-        #: How many remote runners play.
-        self.live_runners = int(config.num_env_runners)
+        #: How many remote runners play; None where there are none.
+        self.live_runners: int | None = config.num_env_runners or None
         self._remote: env_runners.RemoteSampling | None = None
-        #: Remote runners that came back, which RLlib does not know yet.
-        self._back: list[int] = []
-        # RLlib makes no runners where nothing is to be sampled: its own wait for each other without a limit.
+        # RLlib makes no runners where nothing is to be sampled: it would wait for remote ones, without a limit.
         self.config = self._online(False)
-        super().setup(self.config)
+        # DQN's own setup asks an env runner for its module.
+        Algorithm.setup(self, self.config)
 
     def _set_up_metrics(self) -> None:
         # RLlib calls this last of all before its first callback, which finds the algorithm whole.
@@ -192,13 +167,13 @@ class SkillDQN(DQN):
         self._title = " + ".join(trained) or "nothing learns"
         self._described = self.config.to_dict()
         self._remote = self._remote_sampling() if config.num_env_runners else None
-        self._changed(config.module_spaces())
+        self._unsent.update(config.module_spaces())
 
     def _remote_sampling(self) -> env_runners.RemoteSampling | None:
         """Return what keeps remote runners sampling; None where they are asked otherwise."""
         modules = list(self.config.module_spaces())
         return env_runners.RemoteSampling(
-            self.env_runner_group, modules, self._state_of, self.config.synchronous, self._title
+            self.env_runner_group, lambda: self._state_of(modules), self.config.synchronous, self._title
         )
 
     def make_runners(self, config: SkillDQNConfig) -> EnvRunnerGroup:
@@ -269,22 +244,22 @@ class SkillDQN(DQN):
     def training_step(self) -> None:
         """Sample, add, learn what is owed and send the weights, round by round to the end of the iteration."""
         # RLlib's bookkeeping between two training steps would take longer than a short round.
-        before = self.decisions
+        before = self.decisions, self._ended
         for chunks in self._rounds():
             learning = {name: one for name, one in self.training.items() if not one.finished}
             if not self._add(chunks) or not learning:
                 continue
             if owed := {name: updates for name, one in learning.items() if (updates := one.owed)}:
                 drawn = {name: learning[name].draw(updates) for name, updates in owed.items()}
-                (metrics,) = self.learner_group.update(batch=as_multi_agent_batch(drawn), timesteps=self._counts())
+                (metrics,) = self.learner_group.update(batch=drawn, timesteps=self._counts())
                 for name, updates in owed.items():
                     learning[name].learned(metrics[name], updates)
-            self._changed(learning)
+            self._unsent.update(learning)
             for name, one in learning.items():
                 if (means := one.metrics()) is not None:
                     self.metrics.log_dict(means, key=(LEARNER_RESULTS, name), window=1)
         self._send_unsent()
-        self._log_sampling(self.decisions - before)
+        self._log_sampling(*before)
 
     def _rounds(self) -> Iterator[Sequence[Chunk]]:
         """Yield what each round learns from, at least one's: the local runner's, or each chunk of a remote one."""
@@ -311,14 +286,17 @@ class SkillDQN(DQN):
         for chunk in chunks:
             for name, transitions in chunk.transitions.items():
                 if name in self.training:
-                    self.training[name].receive(transitions, chunk.source)
+                    self.training[name].receive(transitions)
                 else:
                     self._watched += len(transitions)
             for skill, episodes in chunk.episodes.items():
                 if len(episodes):
                     self._episodes.setdefault(skill, []).append(episodes)
-                    self._recent.add(skill, episodes)
-            self._recent.ended += max(map(len, chunk.episodes.values()), default=0)
+                    recent = Episodes.join([self._recent[skill], episodes]) if skill in self._recent else episodes
+                    most = self.config.metrics_num_episodes_for_smoothing
+                    latest = {name: values[-most:] for name, values in _columns(recent).items()}
+                    self._recent[skill] = Episodes(**latest)
+            self._ended += max(map(len, chunk.episodes.values()), default=0)
         for one in self.training.values():
             self.learner.q_module(one.name).set_normalizer(one.normalizer.mean, one.normalizer.deviation)
         return self.decisions - before
@@ -327,12 +305,6 @@ class SkillDQN(DQN):
         """Return the decisions received, of all modules that learn and of each, by RLlib's names."""
         counts = {name: one.decisions for name, one in self.training.items()}
         return {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions, NUM_MODULE_STEPS_SAMPLED_LIFETIME: counts}
-
-    def _changed(self, modules: Iterable[str]) -> None:
-        """Note whose weights changed: runners get the newest before they sample, however often they changed."""
-        self._unsent.update(changed := [*modules])
-        if self._remote is not None:
-            self._remote.changed(changed)
 
     def _send_unsent(self) -> None:
         if self._unsent:
@@ -343,11 +315,8 @@ class SkillDQN(DQN):
         """Return what runners play by: weights of some modules, of one at its budget those that stay, and counts."""
         weights: dict[str, Weights] = {}
         for name in modules:
-            learning, own = self.learner.learning.get(name), self.training.get(name)
-            if learning is None:
-                weights[name] = self.learner.q_module(name).weights()
-            else:
-                weights[name] = learning.playing_weights() if own and own.finished else learning.newest_weights()
+            finished = name in self.training and self.training[name].finished
+            weights[name] = self._playing(name) if finished else self.learner.q_module(name).weights()
         return {COMPONENT_RL_MODULE: weights, **self._counts()}
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
@@ -364,10 +333,9 @@ class SkillDQN(DQN):
         modules, count = self.config.modules_of_skills(), self.config.evaluation_duration
         weights = {module: self.weights(module) for module in modules.values()}
         episodes = self._runner.evaluate(weights, self.config.evaluation_env_config(), count)
-        skill, recent = self.config.skills[-1].name, RecentEpisodes(count)
-        recent.add(skill, episodes)
+        skill = self.config.skills[-1].name
         figures: dict[str, Any] = {NUM_EPISODES: count, NUM_ENV_STEPS_SAMPLED: int(episodes.lengths.sum())}
-        for (name, *inner), value in recent.metrics({skill: modules[skill]}).items():
+        for (name, *inner), value in _figures({skill: episodes}, {skill: modules[skill]}).items():
             figures[name] = {inner[0]: value} if inner else value
         results = {ENV_RUNNER_RESULTS: figures}
         found["evaluation_metrics"] = results
@@ -379,19 +347,22 @@ class SkillDQN(DQN):
         # What is evaluated is played by `evaluate` itself.
         return False
 
-    def _log_sampling(self, received: int) -> None:
-        """Log what was sampled, by RLlib's names, and what the runners' callbacks logged."""
-        remote, back = ([], []) if self._remote is None else self._remote.news()
-        self._back += back
-        local = [self._runner.get_metrics()] if self._runner.samples else []
-        if logged := [one for one in (*remote, *local) if one]:
-            self.metrics.aggregate(logged, key=ENV_RUNNER_RESULTS)
-        for name, value in self._recent.metrics(self._sampled_skills).items():
+    def _log_sampling(self, decisions: int, ended: int) -> None:
+        """Log what was sampled since these counts, by RLlib's names, and what the runners' callbacks logged."""
+        logged = [self._runner.get_metrics()] if self._remote is None else self._remote.metrics
+        if any(logged):
+            self.metrics.aggregate([one for one in logged if one], key=ENV_RUNNER_RESULTS)
+            logged.clear()
+        for name, value in _figures(self._recent, self._sampled_skills).items():
             self.metrics.log_value((ENV_RUNNER_RESULTS, *name), value, reduce="item")
-        for name, count in ((NUM_ENV_STEPS_SAMPLED, received), (NUM_EPISODES, self._recent.ended)):
+        for name, count in ((NUM_ENV_STEPS_SAMPLED, self.decisions - decisions), (NUM_EPISODES, self._ended - ended)):
             self.metrics.log_value((ENV_RUNNER_RESULTS, name), count, reduce="sum")
-            self.metrics.log_value((ENV_RUNNER_RESULTS, f"{name}_lifetime"), count, reduce="lifetime_sum")
-        self._recent.ended = 0
+        self._log_lifetimes()
+
+    def _log_lifetimes(self) -> None:
+        for name, count in ((NUM_ENV_STEPS_SAMPLED_LIFETIME, self.decisions), (NUM_EPISODES_LIFETIME, self._ended)):
+            before = self.metrics.peek((ENV_RUNNER_RESULTS, name), default=0)
+            self.metrics.log_value((ENV_RUNNER_RESULTS, name), count - before, reduce="lifetime_sum")
 
     @property
     def _runner(self) -> env_runners.ChunkRunner:
@@ -401,14 +372,17 @@ class SkillDQN(DQN):
 
     def weights(self, module: str) -> Weights:
         """Return a copy of the weights and normaliser that a module is to play by, by name."""
-        learning = self.learner.learning.get(module)
-        own = self.learner.q_module(module).weights() if learning is None else learning.playing_weights()
-        return {name: values.copy() for name, values in own.items()}
+        return {name: values.copy() for name, values in self._playing(module).items()}
 
-    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
-        """Return a module as the runner in this process plays it, by the newest weights."""
-        self._send_unsent()
-        return super().get_module(module_id)
+    def _playing(self, module: str) -> Weights:
+        learning = self.learner.learning.get(module)
+        return self.learner.q_module(module).weights() if learning is None else learning.playing_weights()
+
+    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> QNetworkModule:
+        """Return a copy of a module as it is to be played."""
+        module = copy.deepcopy(self.learner.q_module(module_id))
+        module.load_weights(self.weights(module_id))
+        return module
 
     def copies(self, skill: str) -> list[Weights]:
         """Return a frozen skill's weights wherever they are: the learner's, and what every live runner plays it by.
@@ -418,7 +392,7 @@ class SkillDQN(DQN):
         self._send_unsent()
         played = self.env_runner_group.foreach_env_runner(
             lambda runner: [runner.played_weights(skill)] if runner.has_weights else [],
-            timeout_seconds=self.config.sample_timeout_s,
+            timeout_seconds=env_runners.SILENT_AFTER_S,
         )
         return [self.weights(self.config.module_of(skill)), *(found for one in played for found in one)]
 
@@ -430,20 +404,19 @@ class SkillDQN(DQN):
         """
         for module, values in weights.items():
             self.learner.q_module(module).load_weights(values)
-        self._changed(weights)
+        self._unsent.update(weights)
 
     def load_normalizer(self, module: str, state: dict[str, Any]) -> None:
         """Continue from a module's running statistics (`RunningNormalizer.get_state`)."""
         normalizer = self.training[module].normalizer
         normalizer.set_state(state)
         self.learner.q_module(module).set_normalizer(normalizer.mean, normalizer.deviation)
-        self._changed([module])
+        self._unsent.update([module])
 
-    def constrain(self, module: str, constraint: Constraint | None) -> None:
-        """Let a constraint change the gradients of a module that learns, from now on; None lifts it.
+    def constrain(self, module: str, constraint: Constraint) -> None:
+        """Let a constraint change the gradients of a module that learns, from now on.
 
         Checkpoints hold it. What its mask holds stays bit-identical: call `load_weights` before, if at all.
-
         """
         self.learner.learning[module].constrain(constraint)
 
@@ -464,32 +437,32 @@ class SkillDQN(DQN):
         if self._remote is None:
             restored: list[int] = super().restore_env_runners(env_runner_group)
             return restored
-        back, self._back = self._back, []
+        back, self._remote.back = self._remote.back, []
         return back
 
     def cleanup(self) -> None:
-        """Stop the runners and the learner; a runner that does not answer is killed."""
+        """Stop the runners and the learner; remote ones are killed: RLlib would wait for one that does not answer."""
         if self._remote is not None:
-            self._remote.kill_silent()
+            self.env_runner_group._worker_manager.clear()
         super().cleanup()
 
-    def get_training_state(self) -> dict[str, Any]:
+    def get_state(self, *_: Any, **__: Any) -> dict[str, Any]:
         """Return everything that the rest of the stage depends on, as nested arrays and plain values."""
         self._send_unsent()
         sampling = not self.config.num_env_runners
         frozen = [module for module in self.config.module_spaces() if module not in self.training]
         return {
             "training": {name: one.get_state() for name, one in self.training.items()},
-            "learner": {name: one.get_training_state() for name, one in self.learner.learning.items()},
+            "learner": {name: one.get_state() for name, one in self.learner.learning.items()},
             "frozen": {module: self.weights(module) for module in frozen},
             "runner": self._runner.get_training_state() if sampling else {},
-            "recent": self._recent.get_state(),
-            "episodes": self._episodes_ended,
+            "recent": {skill: _columns(episodes) for skill, episodes in self._recent.items()},
+            "episodes": self._ended,
             "iteration": self.iteration,
         }
 
-    def set_training_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_training_state` of an algorithm of the same configuration.
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state` of an algorithm of the same configuration.
 
         Raises:
             SoulsGraphError: if the state is that of a stage which games or a fleet play.
@@ -502,26 +475,16 @@ class SkillDQN(DQN):
                 )
         for name, one in self.training.items():
             one.set_state(state["training"][name])
-            self.learner.learning[name].set_training_state(state["learner"][name])
+            self.learner.learning[name].set_state(state["learner"][name])
         for module, weights in state["frozen"].items():
             self.learner.q_module(module).load_weights(weights)
-        self._recent.set_state(state["recent"])
-        self._count_on(int(state["episodes"]))
-        self._iteration = int(state["iteration"])
-        self._changed(self.config.module_spaces())
+        self._recent = {skill: Episodes(**columns) for skill, columns in state["recent"].items()}
+        self._ended, self._iteration = int(state["episodes"]), int(state["iteration"])
+        self._log_lifetimes()
+        self._unsent.update(self.config.module_spaces())
         self._send_unsent()
         if state["runner"] and not self.config.num_env_runners:
             self._runner.set_training_state(state["runner"])
-
-    def _count_on(self, episodes: int) -> None:
-        """Let RLlib's lifetime counts go on from a state's."""
-        for name, count in ((NUM_ENV_STEPS_SAMPLED_LIFETIME, self.decisions), (NUM_EPISODES_LIFETIME, episodes)):
-            before = self.metrics.peek((ENV_RUNNER_RESULTS, name), default=0)
-            self.metrics.log_value((ENV_RUNNER_RESULTS, name), count - before, reduce="lifetime_sum")
-
-    @property
-    def _episodes_ended(self) -> int:
-        return int(self.metrics.peek((ENV_RUNNER_RESULTS, NUM_EPISODES_LIFETIME), default=0)) + self._recent.ended
 
     def save_to_path(self, path: str | Path | None = None, **kwargs: Any) -> str:
         """Write RLlib's checkpoint, and beside it the exact training state; return the folder.
@@ -529,8 +492,10 @@ class SkillDQN(DQN):
         Raises:
             SoulsGraphError: for a folder that is not this machine's.
         """
-        folder: str = super().save_to_path(_local(path, kwargs.get("filesystem")), **kwargs)
-        write_training_state(Path(folder), self.get_training_state())
+        # Beside it RLlib keeps what makes the algorithm again, and the modules.
+        only = {COMPONENT_LEARNER_GROUP: None}
+        folder: str = super().save_to_path(_local(path, kwargs.get("filesystem")), state=only, **kwargs)
+        write_training_state(Path(folder), self.get_state())
         return folder
 
     def restore_from_path(self, path: str | Path, *, component: str | None = None, **kwargs: Any) -> None:
@@ -551,10 +516,6 @@ class SkillDQN(DQN):
         made: Self = super().from_checkpoint(_local(path, kwargs.get("filesystem")), *args, **kwargs)
         return made
 
-    def set_state(self, state: Any) -> None:
-        """Refuse RLlib's state, which lacks replays, statistics and counts: a stage would begin anew in silence."""
-        raise _not_by("set_state", "restore_from_path, of what save_to_path wrote")
-
     def set_weights(self, weights: Any) -> None:
         """Refuse what would set the runners' weights alone, which the learner's replace at once."""
         raise _not_by("set_weights", "load_weights, and load_normalizer where the module learns on")
@@ -563,15 +524,6 @@ class SkillDQN(DQN):
         """Return what `from_checkpoint` makes the algorithm of: the configuration before an iteration was under way."""
         state = self.config.get_state()
         return (state | {"min_sample_timesteps_per_iteration": self._decisions_per_iteration},), {}
-
-    def save(self, checkpoint_dir: str | Path | None = None) -> Any:
-        """Write a checkpoint, as `save_checkpoint` does."""
-        return super().save(None if checkpoint_dir is None else str(_local(checkpoint_dir)))
-
-    def restore(self, checkpoint_path: Any) -> None:
-        """Continue from a checkpoint, as `load_checkpoint` does."""
-        path = isinstance(checkpoint_path, str | Path)
-        super().restore(str(_local(checkpoint_path)) if path else checkpoint_path)
 
     def load_checkpoint(self, checkpoint_dir: str) -> None:
         """Continue exactly where `save_checkpoint` was called; nothing is unpickled.
@@ -592,7 +544,7 @@ class SkillDQN(DQN):
                 "remove it, or resume the stage it was written by."
             )
         try:
-            self.set_training_state(state)
+            self.set_state(state)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             # Its digest holds: somebody else wrote it, or another version did.
             raise SoulsGraphError(

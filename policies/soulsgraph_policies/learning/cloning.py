@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 import gymnasium
 import numpy as np
 import torch
-from torch import nn
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.agents.inference import RunningNormalizer, Weights
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.learner import Adam
-from soulsgraph_policies.learning.module import QNetworkModule, minibatch_loss
+from soulsgraph_policies.learning.learner import AUTOGRAD, ModuleUpdates, make_adam
+from soulsgraph_policies.learning.module import QNetworkModule
 from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
 
@@ -68,17 +67,13 @@ def clone(
     normalizer = RunningNormalizer(size, skill.observation.indicators)
     normalizer.update(shown.observations)
     module.set_normalizer(normalizer.mean, normalizer.deviation)
-    replay = ReplayBuffer(replace(hyperparameters, capacity=1), size)
-    replay.show(shown)
-    optimizer = Adam(module.q_network.parameters(), lr=_LEARNING_RATE)
-    generator = np.random.default_rng(seed)
+    numbers = replace(hyperparameters, capacity=1)
+    replay, generator = ReplayBuffer(numbers, size), np.random.default_rng(seed)
+    replay.keep(shown)
+    optimizer = make_adam(module.q_network, _LEARNING_RATE)
+    updates = ModuleUpdates(module, optimizer, numbers, AUTOGRAD, torch.device("cpu"))
     for update in range(UPDATES):
-        batch = replay.sample(hyperparameters.train_batch_size_per_learner, generator, normalizer)
-        columns = [torch.as_tensor(values) for values in vars(batch).values()]
-        optimizer.zero_grad()
-        minibatch_loss(module, columns, hyperparameters).loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(module.q_network.parameters(), hyperparameters.grad_clip)
-        optimizer.step()
+        updates.learn(replay.sample(numbers.train_batch_size_per_learner, generator, normalizer), 0)
         if (update + 1) % _TARGET_PERIOD == 0:
             module.target_network.load_state_dict(module.q_network.state_dict())
         if on_update is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -52,7 +51,3 @@ class Constraint:
                 pull += np.float32(self.strength) * (1.0 if self.importance is None else self.importance[name])
             found.append((pull, anchor, np.ones(shape, np.float32) if self.mask is None else self.mask[name]))
         return found
-
-    def get_state(self) -> dict[str, Any]:
-        """Return the fields, of which `Constraint(**state)` is made again."""
-        return dict(vars(self))

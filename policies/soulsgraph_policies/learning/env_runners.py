@@ -6,14 +6,12 @@ Each remote runner has one call under way, and a round takes whichever is ready 
 from __future__ import annotations
 
 import logging
-import re
 import socket
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,13 +19,11 @@ import ray
 from ray.exceptions import RayError
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE
-from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.env.env_context import EnvContext
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils import force_list
 from ray.rllib.utils.actor_manager import FaultTolerantActorManager
-from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -37,31 +33,31 @@ from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnavailableE
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.skills import Skill, training_scenario
+from soulsgraph_envs.skills import training_scenario
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights
-from soulsgraph_policies.agents.projects import authors_traceback, loaded_projects
+from soulsgraph_policies.agents.projects import authors_traceback
 from soulsgraph_policies.learning.sampler import Chunk, SampledModule, Sampler, finished_episodes
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig, Spaces, overridden
 
 #: Chunks of one call: Ray takes as much of the driver's time for a call of one as for a call of these.
 CHUNKS_PER_CALL = 4
-#: A stage begins without runners that have not started by then; they play once they have.
-START_WITHIN_S = 60.0
 #: A runner that has not answered for this time is not counted among those that play, until it does.
 SILENT_AFTER_S = 5.0
+#: The first answer may take longer: a process has to start.
+START_WITHIN_S = 60.0
 #: A runner whose call failed is asked again after this time: until Ray has restarted it every call fails.
 RETRY_AFTER_S = 5.0
 #: The stage fails after this time without any live runner.
 ABANDONED_AFTER_S = 300.0
-#: Nobody waits longer than this for an answer before other things are looked after.
-_WAIT_S = 0.5
+#: Where nobody has answered, it is looked again after this time.
+_LOOK_EVERY_S = 0.005
 
 _logger = logging.getLogger("soulsgraph")
 
 
-class ChunkRunner(EnvRunner, Checkpointable):
-    """Hold the skills' modules and answer RLlib; a subclass opens the game and samples.
+class ChunkRunner(EnvRunner):
+    """Hold the modules' weights and answer RLlib; a subclass opens the game and samples.
 
     `policy_mapping_fn` is asked once, here, which module plays each skill. Beside remote runners the driver keeps a
     runner of its own that only holds the weights, so the game is opened in `make_env`, which is called where sampling
@@ -80,11 +76,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
         self.modules: Mapping[str, str] = self.config.modules_of_skills()
         #: Decisions of each sampled module that the learner has received from all runners.
         self.decisions: dict[str, int] = dict.fromkeys(self.config.sampled_modules, 0)
-        self._without_weights = set(self.get_spaces())
-        self.module: MultiRLModule = self.config.get_multi_rl_module_spec(inference_only=True).build()
-        self._weights: dict[str, Weights] = {
-            name: self.module[name].unwrapped().weights() for name in self.get_spaces()
-        }
+        self._weights: dict[str, Weights] = {}
         self._callbacks = [one() for one in force_list(self.config.callbacks_class)]
         #: Whether there is any callback to call for what is sampled.
         self._calls = any(
@@ -117,7 +109,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
             for chunk in chunks:
                 for skill, episodes in chunk.episodes.items():
                     for episode in finished_episodes(skill, episodes):
-                        further = {"prev_episode_chunks": [], "env": self.env, "rl_module": self.module}
+                        further = {"prev_episode_chunks": [], "env": self.env, "rl_module": None}
                         self._call("on_episode_end", episode=episode, env_index=episode.lane, **further)
             self._call("on_sample_end", samples=chunks)
         return chunks
@@ -146,7 +138,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
     @property
     def has_weights(self) -> bool:
         """Whether the runner was given every module's weights."""
-        return not self._without_weights
+        return len(self._weights) == len(self.config.policies)
 
     @abstractmethod
     def make_env(self) -> None:
@@ -183,7 +175,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
         raise NotImplementedError
 
     def weights(self, module: str) -> Weights:
-        """Return a module's weights and normaliser; the arrays share its memory."""
+        """Return a module's weights and normaliser."""
         return dict(self._weights[module])
 
     def played_weights(self, skill: str) -> Weights:
@@ -196,51 +188,19 @@ class ChunkRunner(EnvRunner, Checkpointable):
 
     def assert_healthy(self) -> None:
         """Raise if the runner was not built."""
-        assert self.module is not None
-
-    def get_state(
-        self,
-        components: str | Collection[str] | None = None,
-        *,
-        not_components: str | Collection[str] | None = None,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
-        """Return what RLlib brings another runner up to date with: modules and the counts of decisions."""
-        state: dict[str, Any] = {
-            NUM_ENV_STEPS_SAMPLED_LIFETIME: sum(self.decisions.values()),
-            NUM_MODULE_STEPS_SAMPLED_LIFETIME: dict(self.decisions),
-        }
-        if self._check_component(COMPONENT_RL_MODULE, components, not_components):
-            state[COMPONENT_RL_MODULE] = {module: self.weights(module) for module in self.get_spaces()}
-        return state
+        assert self.modules
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Set weights (all or some modules) and the counts of decisions."""
         self.decisions |= state.get(NUM_MODULE_STEPS_SAMPLED_LIFETIME, {})
-        given = state.get(COMPONENT_RL_MODULE, {})
+        incomplete, given = not self.has_weights, state.get(COMPONENT_RL_MODULE, {})
         for module, weights in given.items():
-            own = self._weights[module]
-            fits = weights.keys() == own.keys()
-            if fits and all(own[name].shape == values.shape for name, values in weights.items()):
-                # Through torch it would take ten times as long, every few decisions.
-                for name, values in weights.items():
-                    own[name][...] = values
-            else:  # Which says what does not fit.
-                self.module[module].unwrapped().load_weights(weights)
-        incomplete = bool(self._without_weights)
-        self._without_weights -= given.keys()
-        if self.samples and not self._without_weights:
+            # The learner's own arrays change with its next update.
+            self._weights[module] = {name: values.copy() for name, values in weights.items()}
+        if self.samples and self.has_weights:
             if incomplete:
                 self.begin_streams(max(sum(self.decisions.values()), state.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0)))
             self.weights_changed(tuple(self._weights) if incomplete else tuple(given))
-
-    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the constructor's arguments."""
-        return (), {"config": self.config}
-
-    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """Return the parts that RLlib checkpoints by themselves."""
-        return [(COMPONENT_RL_MODULE, self.module)]
 
 
 #: The scenario that is played where none is named, as in `SkillGraphEnv`.
@@ -281,15 +241,11 @@ class SkillGraphEnvRunner(ChunkRunner):
         combat = Combat(make_game(lanes), skills, self._scenario, Horizon(skills[-1].name, skills[-1].horizon))
         seed = int(derive_seeds(np.uint64(self.config.stage_seed or 0), index)[0])
         self.env = self._sampler = Sampler(combat, seed, learning, index * lanes)
-        self._sampler.set_networks([self._network(skill) for skill in skills])
 
     def evaluate(self, weights: Mapping[str, Weights], env_config: Mapping[str, Any], episodes: int) -> Episodes:
         """Play greedy episodes by the modules' weights, the same fights with every call."""
         scenario, skills = env_config["scenario"], self.config.skills
-        networks = {
-            skill.name: FrozenNetwork.of(skill, scenario, weights[module], self.config.clip_of(module))
-            for skill, module in ((skill, self.modules[skill.name]) for skill in skills)
-        }
+        networks = self._networks(scenario, weights)
         game = make_game(min(self.config.num_envs_per_env_runner, episodes))
         try:
             seeds = derive_seeds(self.config.stage_seed or 0, _EVALUATED, np.arange(episodes))
@@ -308,6 +264,7 @@ class SkillGraphEnvRunner(ChunkRunner):
     def begin_streams(self, incarnation: int) -> None:
         """Fight other fights than a runner that was lost, and explore otherwise."""
         self._sampler.begin_streams(incarnation)
+        self._sampler.set_networks([*self._networks(self._scenario, self._weights).values()])
 
     def weights_changed(self, modules: Collection[str]) -> None:
         """Play the skills of `modules` by their weights from now on."""
@@ -320,9 +277,11 @@ class SkillGraphEnvRunner(ChunkRunner):
         """Return the weights in the sampler, which keeps a copy of them; the module's where nothing is sampled."""
         return self._sampler.weights(skill) if self.samples else super().played_weights(skill)
 
-    def _network(self, skill: Skill) -> FrozenNetwork:
-        module = self.modules[skill.name]
-        return FrozenNetwork.of(skill, self._scenario, self.weights(module), self.config.clip_of(module))
+    def _networks(self, scenario: Scenario, weights: Mapping[str, Weights]) -> dict[str, FrozenNetwork]:
+        return {
+            skill.name: FrozenNetwork.of(skill, scenario, weights[module], self.config.clip_of(module))
+            for skill, module in zip(self.config.skills, self.modules.values(), strict=True)
+        }
 
     def sample(self, **_: Any) -> list[Chunk]:
         """Return a list of one chunk."""
@@ -363,18 +322,6 @@ class RemoteRunnerGroup(EnvRunnerGroup):
 
     def __init__(self, config: SkillDQNConfig) -> None:
         super().__init__(config=config)
-
-    def add_workers(self, num_workers: int, validate: bool = False) -> None:
-        """Start runners, and go on without those that have not started in time: RLlib waits for a lost one for ever."""
-        super().add_workers(num_workers)
-        starting = {actor.ping.remote(): index for index, actor in self._worker_manager.actors().items()}
-        for call in ray.wait([*starting], num_returns=len(starting), timeout=START_WITHIN_S)[1]:
-            self._worker_manager.set_actor_state(starting[call], healthy=False)
-
-    def get_spaces(self) -> dict[str, Spaces]:
-        """Return the observation and action space of every module; RLlib asks a remote runner."""
-        config: SkillDQNConfig = self._remote_config
-        return config.module_spaces()
 
     def _make_worker(self, *, worker_index: int, **more: Any) -> Any:
         if worker_index and (places := self._remote_config.places):
@@ -428,15 +375,13 @@ class _Remote:
     """A remote runner as the driver knows it."""
 
     index: int
-    #: Modules whose newest weights the runner has not been given.
-    unsent: set[str]
     host: str = ""
-    call: ray.ObjectRef[RunnerReply] | None = None
-    asked_s: float = 0.0
-    #: Whether its last call succeeded, and whether it answered in time.
+    #: When it was asked to sample; None while it is not.
+    asked_s: float | None = None
+    retry_s: float = 0.0
+    #: Whether its last call failed, and whether it did not answer in time.
     lost: bool = False
     silent: bool = False
-    retry_s: float = 0.0
     #: What it failed by last, until it samples.
     failure: Failure | None = None
 
@@ -444,74 +389,39 @@ class _Remote:
     def playing(self) -> bool:
         return not self.lost and not self.silent
 
-    @property
-    def missed(self) -> str:
-        """Its name, and what it failed by."""
-        return f"{self} ({self.failure.cause})" if self.failure else str(self)
-
     def __str__(self) -> str:
         return f"env runner {self.index}" + (self.host and f" on {self.host}")
-
-
-def _last_words(report: str) -> str:
-    """Return the error at the end of a remote traceback in one line: of ours the message, of others kind and place."""
-    lines = [line.strip() for line in report.splitlines() if line.strip()]
-    kind, _, message = lines[-1].partition(": ")
-    if kind.startswith("soulsgraph"):
-        return message.rstrip(".")
-    places = re.findall(r'^ *File "(.+)", line (\d+)', report, re.MULTILINE)
-    folders = [loaded.folder for loaded in loaded_projects().values()]
-    own = [place for place in places if any(Path(place[0]).is_relative_to(folder) for folder in folders)]
-    return "".join(f"{file}:{line}: " for file, line in (own or places)[-1:]) + lines[-1]
 
 
 class RemoteSampling:
     """Keep one call to sample under way in every remote runner of a group.
 
-    `state_of` returns the newest weights of some modules, and the counts of decisions: they go with the next call. A
-    runner that fails or does not answer is reported by name and cause, and plays again from its next answer on; a fault
-    of code, and a failure of all runners before any has sampled, ends the stage at once. With
-    `synchronous` chunks are returned when every runner has answered that is not lost, in the order of the runners.
+    `state` returns what runners play by, which goes with the next call. A runner that fails or does not answer is
+    reported by name and cause, and plays again from its next answer on; a fault of code, and a failure of all runners
+    before any has sampled, ends the stage at once. With `synchronous` chunks are returned when every runner has
+    answered that is not lost, in the order of the runners.
     """
 
     def __init__(
-        self,
-        group: EnvRunnerGroup,
-        modules: Collection[str],
-        state_of: Callable[[Collection[str]], dict[str, Any]],
-        synchronous: bool,
-        title: str,
+        self, group: EnvRunnerGroup, state: Callable[[], dict[str, Any]], synchronous: bool, title: str
     ) -> None:
-        self._modules, self._state_of = set(modules), state_of
-        self._synchronous, self._title = synchronous, title
+        self._state, self._synchronous, self._title = state, synchronous, title
         self._manager = group._worker_manager
-        self._runners = [_Remote(index, set(modules)) for index in self._manager.actor_ids()]
-        for runner in self._runners:
-            if not self._manager.is_actor_healthy(runner.index):
-                self._note(runner, f"has not started within {START_WITHIN_S:g} s", silent=True)
+        self._runners = {index: _Remote(index) for index in self._manager.actor_ids()}
+        #: The chunks of runners that answered, until they are returned.
+        self._answers: dict[int, list[Chunk]] = {}
         self._last_chunk_s, self._sampled = time.monotonic(), False
-        #: What the runners' callbacks logged, and who came back after it was lost, since the last `news`.
-        self._metrics: list[Mapping[str, Any]] = []
-        self._back: list[int] = []
-
-    def news(self) -> tuple[list[Mapping[str, Any]], list[int]]:
-        """Return what runners' callbacks logged, and the runners that Ray restarted, since the last call."""
-        metrics, self._metrics = self._metrics, []
-        back, self._back = self._back, []
-        return metrics, back
+        #: What the runners' callbacks logged, and who came back after it was lost, until somebody takes it.
+        self.metrics: list[Mapping[str, Any]] = []
+        self.back: list[int] = []
 
     @property
     def playing(self) -> int:
         """How many runners play."""
-        return sum(runner.playing for runner in self._runners)
-
-    def changed(self, modules: Collection[str]) -> None:
-        """Send every runner the newest weights of these modules with its next call."""
-        for runner in self._runners:
-            runner.unsent.update(modules)
+        return sum(runner.playing for runner in self._runners.values())
 
     def sample(self) -> list[Chunk]:
-        """Return the chunks that are ready, at least one runner's; none if nobody answered in a while.
+        """Return the chunks that are ready; none if nobody answered in a moment.
 
         The runners that answered sample on before this returns: they do so while the driver learns.
 
@@ -520,81 +430,83 @@ class RemoteSampling:
             UnavailableError: if nobody has sampled anything for `ABANDONED_AFTER_S`.
         """
         self._ask()
-        taken = self._take()
-        self._ask()
-        chunks = [chunk for answer in taken for chunk in answer.chunks]
+        self._fetch()
+        runners, chunks = self._runners.values(), list[Chunk]()
+        if not (self._synchronous and any(one.asked_s is not None and not one.lost for one in runners)):
+            chunks = [chunk for index in sorted(self._answers) for chunk in self._answers.pop(index)]
+            self._ask()
         now = time.monotonic()
         if any(chunk.env_steps() for chunk in chunks):
             self._last_chunk_s, self._sampled = now, True
         elif now - self._last_chunk_s > ABANDONED_AFTER_S:
             expected = "all" if self._synchronous else "one"
-            missing = ", ".join(runner.missed for runner in self._runners if not runner.playing) or "decisions"
+            missing = [
+                f"{one} ({one.failure.cause})" if one.failure else str(one) for one in runners if not one.playing
+            ]
             raise UnavailableError(
-                f"env runners: expected {expected} to answer, found {ABANDONED_AFTER_S:g} s without {missing}; bring "
-                "them back and resume the run."
+                f"env runners: expected {expected} to answer, found {ABANDONED_AFTER_S:g} s without "
+                f"{', '.join(missing) or 'decisions'}; bring them back and resume the run."
             )
         return chunks
 
-    def kill_silent(self) -> None:
-        """End the runners that do not answer: whoever asks them to stop would wait for them."""
-        for runner in self._runners:
-            if runner.silent:
-                ray.kill(self._manager.actors()[runner.index])
-
     def _ask(self) -> None:
         now = time.monotonic()
-        for runner in self._runners:
-            if runner.call is None and now >= runner.retry_s:
-                state, runner.unsent = self._state_of(sorted(runner.unsent)), set()
-                runner.call = self._manager.actors()[runner.index].apply.remote(sample_with, state)
-                runner.asked_s = now
+        asked = [
+            one
+            for one in self._runners.values()
+            if one.asked_s is None and one.index not in self._answers and now >= one.retry_s
+        ]
+        if not asked:
+            return
+        for one in asked:
+            one.asked_s = now
+        self._manager.foreach_actor_async(
+            sample_with,
+            kwargs={"state": ray.put(self._state())},
+            healthy_only=False,
+            remote_actor_ids=[one.index for one in asked],
+        )
 
-    def _take(self) -> list[RunnerReply]:
-        calls = {runner.call: runner for runner in self._runners if runner.call is not None}
-        if not calls:
-            time.sleep(_WAIT_S)
-            return []
-        awaited = [call for call, runner in calls.items() if not runner.lost] if self._synchronous else []
-        ready, _ = ray.wait(awaited or list(calls), num_returns=len(awaited) or 1, timeout=_WAIT_S)
-        complete = len(ready) >= len(awaited)
-        if len(ready) < len(calls):
-            ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
-        self._report_silence(runner for call, runner in calls.items() if call not in ready)
-        if not complete:
-            return []
-        taken = sorted((calls[call] for call in ready), key=lambda runner: runner.index)
-        return [answer for runner in taken if (answer := self._answer(runner)) is not None]
+    def _fetch(self) -> None:
+        results = self._manager.fetch_ready_async_reqs(mark_healthy=True)
+        for result in results:
+            runner, answer = self._runners[result.actor_id], result.get()
+            runner.asked_s = None
+            if isinstance(answer, RunnerReply):
+                self._take(runner, answer)
+            else:
+                # Ray does not start again what could not be made, and keeps why.
+                unmade = getattr(answer, "actor_init_failed", False)
+                self._lose(runner, replace(Failure.of(answer.args[0].cause), passes=False) if unmade else None)
+        now = time.monotonic()
+        for runner in self._runners.values():
+            patience_s = SILENT_AFTER_S if runner.host else START_WITHIN_S
+            if runner.playing and runner.asked_s is not None and now - runner.asked_s > patience_s:
+                late = "does not answer" if runner.host else f"has not started within {START_WITHIN_S:g} s"
+                self._note(runner, late, silent=True)
+        if not len(results):
+            time.sleep(_LOOK_EVERY_S)
 
-    def _answer(self, runner: _Remote) -> RunnerReply | None:
-        call, runner.call = runner.call, None
-        try:
-            answer: RunnerReply = ray.get(call)
-        except RayError as error:
-            # Ray does not start again what could not be made.
-            unmade = getattr(error, "actor_init_failed", False)
-            self._lose(runner, Failure(_last_words(str(error)), passes=False) if unmade else None)
-            return None
-        runner.host = answer.host
+    def _take(self, runner: _Remote, answer: RunnerReply) -> None:
+        runner.host, runner.failure = answer.host, None
         if answer.failure is not None:
             self._lose(runner, answer.failure)
             if not answer.failure.passes:
                 raise self._failed(runner, answer.failure)
             ray.kill(self._manager.actors()[runner.index], no_restart=False)
-            return None
-        runner.failure = None
+            return
+        self._answers[runner.index] = answer.chunks
         if answer.metrics:
-            self._metrics.append(answer.metrics)
+            self.metrics.append(answer.metrics)
         if runner.lost:
-            self._back.append(runner.index)
+            self.back.append(runner.index)
         self._note(runner, "is back")
-        return answer
 
     def _lose(self, runner: _Remote, failure: Failure | None) -> None:
-        """Ask a runner again later, which has no weights then; raises where nobody is left who could sample."""
-        runner.unsent, runner.retry_s = set(self._modules), time.monotonic() + RETRY_AFTER_S
-        runner.failure = failure or runner.failure
+        """Ask a runner again later; raises where nobody is left who could sample."""
+        runner.retry_s, runner.failure = time.monotonic() + RETRY_AFTER_S, failure or runner.failure
         self._note(runner, f"failed: {failure.cause}" if failure else "was lost", lost=True)
-        failures = [one.failure for one in self._runners]
+        failures = [one.failure for one in self._runners.values()]
         if failure and all(failures) and not (self._sampled and any(one and one.passes for one in failures)):
             raise self._failed(runner, failure)
 
@@ -604,16 +516,9 @@ class RemoteSampling:
             f"{self._title}: expected {runner} to sample, found: {failure.cause}; correct that, and resume the run."
         )
 
-    def _report_silence(self, unanswered: Iterable[_Remote]) -> None:
-        now = time.monotonic()
-        for runner in unanswered:
-            if runner.playing and now - runner.asked_s > SILENT_AFTER_S:
-                self._note(runner, "does not answer", silent=True)
-
     def _note(self, runner: _Remote, what: str, lost: bool = False, silent: bool = False) -> None:
-        """Note how a runner does; if that is new, log it, and let RLlib ask only those that play."""
+        """Note how a runner does; log it if that is new."""
         changed = (lost, silent) != (runner.lost, runner.silent)
         runner.lost, runner.silent = lost, silent
         if changed:
-            self._manager.set_actor_state(runner.index, healthy=runner.playing)
             _logger.warning("%s: %s %s, %d of %d play", self._title, runner, what, self.playing, len(self._runners))

@@ -15,10 +15,8 @@ import numpy as np
 import torch
 from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY, TD_ERROR_MEAN_KEY
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
-from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.training_data import TrainingData
 from ray.rllib.core.learner.utils import update_target_network
-from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
 from torch import Tensor, nn
 
@@ -35,22 +33,10 @@ from soulsgraph_policies.learning.update_kernel import CpuUpdater, FlatMemory, U
 
 #: The learner's two ways to compute the same update.
 AUTOGRAD, CPU_KERNEL = "autograd", "cpu"
-UPDATE_PATHS = (AUTOGRAD, CPU_KERNEL)
 
-#: RLlib's names of a `Batch`'s columns; the last three are ours.
-_COLUMNS = (Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS, Columns.REWARDS, "discounts", "weights", "margins")
 #: Updates over which loss and Q-values are averaged before they are logged.
 UPDATES_PER_LOG = 125
-_LEARNING, _CONSTRAINT = "learning", "constraint"
 _MOMENTS = ("exp_avg", "exp_avg_sq")
-
-
-def as_multi_agent_batch(batches: Mapping[str, Batch]) -> MultiAgentBatch:
-    """Return transitions sampled for each module as what RLlib's learner group takes."""
-    rows = {
-        module: SampleBatch(dict(zip(_COLUMNS, vars(batch).values(), strict=True))) for module, batch in batches.items()
-    }
-    return MultiAgentBatch(rows, env_steps=sum(len(batch.actions) for batch in batches.values()))
 
 
 def _flatten(tensors: Sequence[Tensor]) -> Tensor:
@@ -67,6 +53,16 @@ class Adam(torch.optim.Adam):
     add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
     state_dict = inspect.unwrap(torch.optim.Adam.state_dict)
     load_state_dict = inspect.unwrap(torch.optim.Adam.load_state_dict)
+
+
+def make_adam(network: nn.Module, learning_rate: float) -> Adam:
+    """Return an Adam with torch's defaults."""
+    optimizer = Adam(network.parameters(), lr=learning_rate)
+    # Zero moments exist from the start, so that they can be saved, restored and shared at any time.
+    for parameter in network.parameters():
+        moments = {name: torch.zeros_like(parameter) for name in _MOMENTS}
+        optimizer.state[parameter] = {"step": torch.tensor(0.0), **moments}
+    return optimizer
 
 
 class ParameterPull(NamedTuple):
@@ -89,7 +85,13 @@ class SkillDQNLearner(DQNTorchLearner):
         super().build()
         compute_on_one_thread()
         #: What learns, by module.
-        self.learning: dict[str, ModuleUpdates] = {name: self._updates_of(name) for name in self.config.trained_modules}
+        self.learning: dict[str, ModuleUpdates] = {
+            name: ModuleUpdates(
+                *(self.q_module(name), self.get_optimizer(name), self.config.hyperparameters_of(name)),
+                *(self.config.update_path_of(name), self._device),
+            )
+            for name in self.config.trained_modules
+        }
 
     def q_module(self, module_id: str) -> QNetworkModule:
         """Return a module by its name."""
@@ -97,63 +99,26 @@ class SkillDQNLearner(DQNTorchLearner):
         assert isinstance(module, QNetworkModule)
         return module
 
-    def _updates_of(self, module_id: str) -> ModuleUpdates:
-        numbers, path = self.config.hyperparameters_of(module_id), self.config.update_path_of(module_id)
-        optimizer = self.get_optimizer(module_id)
-        return ModuleUpdates(self.q_module(module_id), optimizer, numbers, path, self._device)
-
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """Make an Adam with torch's defaults for each module that learns."""
+        """Make an Adam for each module that learns."""
         if module_id not in self.config.trained_modules:
             return
-        parameters = list(self.q_module(module_id).q_network.parameters())
-        rate = self.config.hyperparameters_of(module_id).lr
-        optimizer = Adam(parameters, lr=rate)
-        # Zero moments exist from the start, so that they can be saved, restored and shared at any time.
-        for parameter in parameters:
-            optimizer.state[parameter] = {"step": torch.tensor(0.0)} | {
-                name: torch.zeros_like(parameter) for name in _MOMENTS
-            }
-        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=parameters)
-
-    def _set_optimizer_state(self, state: dict[str, Any]) -> None:
-        super()._set_optimizer_state(state)
-        for learning in self.learning.values():
-            learning.bind()
+        network, rate = self.q_module(module_id).q_network, self.config.hyperparameters_of(module_id).lr
+        self.register_optimizer(
+            module_id=module_id, optimizer=make_adam(network, rate), params=list(network.parameters())
+        )
 
     def update(
-        self,
-        batch: MultiAgentBatch | None = None,
-        *,
-        training_data: TrainingData | None = None,
-        timesteps: dict[str, Any] | None = None,
-        **kwargs: Any,
+        self, *, training_data: TrainingData, timesteps: Mapping[str, Any], **kwargs: Any
     ) -> dict[str, UpdateMetrics]:
-        """Take one update of a module for every minibatch of its batch; modules without a batch stay.
+        """Take one update of a module for every minibatch of its `Batch`; modules without one stay.
 
         `timesteps` holds the decisions of each module received so far: a target network is copied
         between the updates where a target period ended. The metrics come back as they are, by
         module: RLlib's reduction of logged values would take longer than the updates.
         """
-        data = batch if training_data is None else training_data.batch
-        assert data is not None, "SkillDQN learns from batches"
-        self._weights_seq_no += 1
-        counts = (timesteps or {}).get(NUM_MODULE_STEPS_SAMPLED_LIFETIME, {})
-        return {
-            module: self.learning[module].learn(Batch(*(rows[name] for name in _COLUMNS)), counts.get(module))
-            for module, rows in data.policy_batches.items()
-        }
-
-    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return RLlib's state, and the counts and averages of the modules that learn."""
-        state: dict[str, Any] = super().get_state(*args, **kwargs)
-        return state | {_LEARNING: {module: learning.get_counts() for module, learning in self.learning.items()}}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_state`."""
-        super().set_state(state)
-        for module, counts in state.get(_LEARNING, {}).items():
-            self.learning[module].set_counts(counts)
+        counts = timesteps[NUM_MODULE_STEPS_SAMPLED_LIFETIME]
+        return {name: self.learning[name].learn(batch, counts[name]) for name, batch in training_data.batch.items()}
 
 
 class ModuleUpdates:
@@ -175,46 +140,34 @@ class ModuleUpdates:
         self._hyperparameters, self._decisions = hyperparameters, 0
         # Parameters of equal weights (Polyak & Juditsky 1992; Izmailov et al. 2018), and how many were added.
         self._average, self._averaged = copy.deepcopy(module.q_network).requires_grad_(False), 0
-        #: What changes the gradients; None nothing.
+        #: What changes the gradients, if anything does, and the pull of every parameter.
         self.constraint: Constraint | None = None
         self._pulls: dict[nn.Parameter, ParameterPull] = {}
-        self._compiled = path == CPU_KERNEL
-        if self._compiled and (device.type != "cpu" or not hyperparameters.compiles):
-            raise SoulsGraphError(
-                f"update path {CPU_KERNEL!r}: expected two hidden layers on a CPU, found "
-                f"{len(hyperparameters.fcnet_hiddens)} on {device.type}; use update path {AUTOGRAD!r}."
-            )
-        self.bind()
-
-    def bind(self) -> None:
-        """Take up the optimizer's tensors: loading a state gives Adam new ones, and counts and kernel work on them."""
-        states = [self.optimizer.state[parameter] for parameter in self.module.q_network.parameters()]
+        states = [optimizer.state[parameter] for parameter in module.q_network.parameters()]
         #: Adam's count of steps; it keeps one for every parameter.
         self._steps: Tensor = states[0]["step"]
         self.updater: CpuUpdater | None = None
-        self._views: Weights | None = None
-        if self._compiled:
+        if path == CPU_KERNEL:
+            if device.type != "cpu" or not hyperparameters.compiles:
+                raise SoulsGraphError(
+                    f"update path {CPU_KERNEL!r}: expected two hidden layers on a CPU, found "
+                    f"{len(hyperparameters.fcnet_hiddens)} on {device.type}; use update path {AUTOGRAD!r}."
+                )
             self.updater = self._make_updater()
             for state in states:
                 state["step"] = self._steps
-            # The arrays share the parameters' memory, which has just moved.
-            self._views = self.module.weights()
-        self._take_constraint(self.constraint)
 
-    def _take_constraint(self, constraint: Constraint | None) -> None:
+    def _take_constraint(self, constraint: Constraint) -> None:
         network = dict(self.module.q_network.named_parameters(prefix=NETWORK))
-        shapes = {name: tuple(parameter.shape) for name, parameter in network.items()}
-        parts = [] if constraint is None else constraint.parts(shapes)
-        self.constraint = constraint
+        parts = constraint.parts({name: tuple(parameter.shape) for name, parameter in network.items()})
         tensors = (ParameterPull(*(torch.as_tensor(one, device=self._device) for one in part)) for part in parts)
-        #: The pull of every parameter, in the network's order; none without a constraint.
-        self._pulls = dict(zip(network.values(), tensors, strict=False))
+        self.constraint, self._pulls = constraint, dict(zip(network.values(), tensors, strict=True))
         if self.updater is not None:
             self.updater.constrain(parts)
 
     @torch.no_grad()
-    def constrain(self, constraint: Constraint | None) -> None:
-        """Let a constraint change the gradients of all later updates, None let none.
+    def constrain(self, constraint: Constraint) -> None:
+        """Let a constraint change the gradients of all later updates.
 
         What its mask holds stays bit-identical in the network and in the average for play: Adam forgets the moments by
         which it would move on.
@@ -237,11 +190,10 @@ class ModuleUpdates:
         first, second, actions = (parameter.shape[0] for parameter in network[::2])
         return CpuUpdater(memory, (network[0].shape[1], first, second, actions), self._hyperparameters)
 
-    def learn(self, batch: Batch, decisions: int | None = None) -> UpdateMetrics:
-        """Take one update for every minibatch, at a count of decisions received (by default the last one)."""
+    def learn(self, batch: Batch, decisions: int) -> UpdateMetrics:
+        """Take one update for every minibatch, at a count of decisions received."""
         numbers, rows = self._hyperparameters, len(batch.actions)
-        reached = self._decisions if decisions is None else decisions
-        copied, self._decisions = numbers.target_copy(self._decisions, reached), reached
+        copied, self._decisions = numbers.target_copy(self._decisions, decisions), decisions
         if copied is None:
             metrics = self._take_updates(batch)
         else:
@@ -253,7 +205,7 @@ class ModuleUpdates:
             if before < rows:
                 parts.append(self._take_updates(batch.part(before, rows)))
             metrics = _mean(parts, [before, rows - before] if len(parts) > 1 else None)
-        if numbers.averages(reached):
+        if numbers.averages(decisions):
             self._add_to_average()
         return metrics
 
@@ -294,51 +246,41 @@ class ModuleUpdates:
             assert parameter.grad is not None
             parameter.grad.addcmul_(pull.factor, parameter - pull.anchor).mul_(pull.mask)
 
-    def newest_weights(self) -> Weights:
-        """Return the module's weights as of the last update; on a CPU the arrays share its memory."""
-        return self.module.weights() if self._views is None else self._views
-
     def playing_weights(self) -> Weights:
         """Return the module's weights for greedy play: those of the average once there is one."""
         return self.module.weights(self._average if self._averaged else None)
 
-    def get_counts(self) -> dict[str, Any]:
-        """Return what RLlib's own state lacks: the count that target copies go by, average for play and constraint."""
-        parameters = self._average.named_parameters() if self._averaged else ()
-        network = {name: value.cpu().numpy().copy() for name, value in parameters}
-        counts = {"decisions": self._decisions, "average": {"count": self._averaged, "network": network}}
-        return counts if self.constraint is None else counts | {_CONSTRAINT: self.constraint.get_state()}
-
-    @torch.no_grad()
-    def set_counts(self, state: dict[str, Any]) -> None:
-        """Continue from `get_counts`."""
-        self._decisions, self._averaged = int(state["decisions"]), int(state["average"]["count"])
-        for name, value in state["average"]["network"].items():
-            self._average.get_parameter(name).copy_(torch.from_numpy(value))
-        constraint = state.get(_CONSTRAINT)
-        self._take_constraint(None if constraint is None else Constraint(**constraint))
-
-    def get_training_state(self) -> dict[str, Any]:
-        """Return what the next update depends on, as arrays and numbers: network, target, Adam, counts."""
-        module, state = self.module, self.optimizer.state
-        parameters = list(module.q_network.parameters())
-        adam = {
-            f"{index}": {name: value.cpu().numpy().copy() for name, value in state[parameter].items()}
-            for index, parameter in enumerate(parameters)
+    def get_state(self) -> dict[str, Any]:
+        """Return what the next update depends on, as arrays and numbers: network, target, Adam, counts, constraint."""
+        adam = [self.optimizer.state[parameter] for parameter in self.module.q_network.parameters()]
+        average = dict(self._average.named_parameters()) if self._averaged else {}
+        state = {
+            "weights": _arrays(self.module.state_dict()),
+            "adam": {f"{index}": _arrays(one) for index, one in enumerate(adam)},
+            "decisions": self._decisions,
+            "average": {"count": self._averaged, "network": _arrays(average)},
         }
-        weights = {name: value.cpu().numpy().copy() for name, value in module.state_dict().items()}
-        return {"weights": weights, "adam": adam, **self.get_counts()}
+        return state if self.constraint is None else state | {"constraint": vars(self.constraint)}
 
-    def set_training_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_training_state`, in place."""
-        module = self.module
-        with torch.no_grad():
-            for name, value in module.state_dict().items():
-                value.copy_(torch.from_numpy(state["weights"][name]))
-            for index, parameter in enumerate(module.q_network.parameters()):
-                for name, value in self.optimizer.state[parameter].items():
-                    value.copy_(torch.from_numpy(np.asarray(state["adam"][f"{index}"][name])))
-        self.set_counts(state)
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state`, in place."""
+        _copy(state["weights"], self.module.state_dict())
+        for index, parameter in enumerate(self.module.q_network.parameters()):
+            _copy(state["adam"][f"{index}"], self.optimizer.state[parameter])
+        self._decisions, self._averaged = int(state["decisions"]), int(state["average"]["count"])
+        _copy(state["average"]["network"], dict(self._average.named_parameters()))
+        if "constraint" in state:
+            self._take_constraint(Constraint(**state["constraint"]))
+
+
+def _arrays(tensors: Mapping[str, Tensor]) -> Weights:
+    return {name: tensor.numpy(force=True).copy() for name, tensor in tensors.items()}
+
+
+@torch.no_grad()
+def _copy(arrays: Weights, tensors: Mapping[str, Tensor]) -> None:
+    for name, values in arrays.items():
+        tensors[name].copy_(torch.from_numpy(np.asarray(values)))
 
 
 def _mean(metrics: Sequence[UpdateMetrics], weights: Sequence[int] | None = None) -> UpdateMetrics:
@@ -383,15 +325,14 @@ class ModuleTraining:
         """The number of updates owed."""
         return max(self.hyperparameters.updates_owed(self.decisions, self.updates), 0)
 
-    def receive(self, transitions: Transitions, source: int = 0) -> int:
-        """Store transitions of one source up to the budget, drop the surplus, and return the count."""
+    def receive(self, transitions: Transitions) -> None:
+        """Store transitions up to the budget, and drop the surplus."""
         received = transitions.first(self.hyperparameters.budget - self.decisions)
         if not self.normalizer_frozen:
             self.normalizer.update(received.observations)
-        self.replay.add(received, source)
+        self.replay.add(received)
         self.decisions += len(received)
         self.ticks += int(received.ticks.sum())
-        return len(received)
 
     def draw(self, updates: int) -> Batch:
         """Sample the transitions of this number of updates."""

@@ -14,7 +14,6 @@ from inspect import getsource, isclass, isfunction
 from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
-from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
@@ -173,9 +172,8 @@ class OwnTraining:
         SoulsGraphError: if the learner's layers do not fit the skill.
     """
 
-    #: As `SkillDQN` has them: whether to save now, whether it makes runners, and how many play.
-    checkpoint_due = makes_runners = False
-    live_runners = 0
+    #: As `SkillDQN` has them: whether to save now, and how many remote runners play.
+    checkpoint_due, live_runners = False, None
 
     def __init__(
         self,
@@ -185,7 +183,7 @@ class OwnTraining:
         task: LearnerTask,
         factory: LearnerFactory,
     ) -> None:
-        self.config, self.stop_requested = SimpleNamespace(num_env_runners=0), lambda: False
+        self.stop_requested: Callable[[], bool] = lambda: False
         self.task, self.scenario, self.skill = task, scenario, skills[-1]
         self.normalizer = RunningNormalizer(self.skill.observation.size, self.skill.observation.indicators)
         self.decisions, self._frozen = 0, [*networks]

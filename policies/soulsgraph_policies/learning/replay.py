@@ -1,8 +1,7 @@
 """A module's replay: one float32 matrix of raw transitions, normalised as they are sampled.
 
-They are drawn evenly, by priority, or with stated shares of its sources' transitions. Behind the module's own lie rows
-that are kept for good: demonstrations, and reserves of earlier tasks (experience replay, Rolnick et al. 2019; cloning
-of what was done before, Wolczyk et al. 2022).
+They are drawn evenly or by priority. Behind the module's own lie rows that are kept for good: demonstrations, and
+reserves of earlier tasks (experience replay, Rolnick et al. 2019; cloning of what was done, Wolczyk et al. 2022).
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from numba import njit
 
 from soulsgraph_envs.combat.rollout import Doubles, Floats, Integers
 from soulsgraph_envs.core.compiling import cached
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills.skill import PREPROCESSING, normalized
 from soulsgraph_policies.agents.inference import RunningNormalizer
-from soulsgraph_policies.learning.draws import BatchShares, Priorities
-from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters, check_memory
+from soulsgraph_policies.learning.draws import Priorities
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.sampler import Transitions
 
 # Columns behind the two observations.
@@ -164,15 +162,6 @@ def _build_gather(sources: int) -> Callable[..., int]:
 _gather = _build_gather(PREPROCESSING)
 
 
-def check_even_draws(module: str, hyperparameters: DQNHyperparameters) -> None:
-    """Refuse shares of batches where a module's rows are drawn by priority; raises SoulsGraphError."""
-    if power := hyperparameters.alpha:
-        raise SoulsGraphError(
-            f"{module}: expected a replay that is drawn from evenly where batches have shares by source, found "
-            f"alpha = {power}; leave out that option, or all shares of batches."
-        )
-
-
 @dataclass(frozen=True)
 class KeptRows:
     """Transitions that a replay keeps for good, packed, (n, columns).
@@ -186,24 +175,15 @@ class KeptRows:
     weight: float
     margin: float
 
-    @property
-    def fixed(self) -> float:
-        """The share that does not depend on the count of rows, 0 without one."""
-        return self.share or 0.0
-
 
 class ReplayBuffer:
     """Keep the latest transitions of one skill, observations (size,) raw, and beside them those of others for good.
 
     The hyperparameters set how many, and how they are drawn: returns of several decisions, discounts
     by decision or by tick, priorities.
-
-    Raises:
-        DataError: if it would fill more than half of the memory.
     """
 
     def __init__(self, hyperparameters: DQNHyperparameters, observation_size: int) -> None:
-        check_memory({"a skill": hyperparameters.replay_bytes(observation_size)})
         self._hyperparameters = hyperparameters
         self.capacity, self.size, self._written = hyperparameters.capacity, 0, 0
         self._observation_size = observation_size
@@ -213,32 +193,26 @@ class ReplayBuffer:
         self._kept: list[KeptRows] = []
         self._latest: Integers = np.zeros((0, 2), np.int64)
         self._priorities = Priorities(self.capacity, power) if (power := hyperparameters.alpha) else None
-        self._by_source: BatchShares | None = None
         self._drawn: Integers = np.zeros(0, np.int64)
         self._memory = Batch.empty(0, observation_size)
 
-    def show(self, transitions: Transitions) -> None:
-        """Keep decisions of somebody else for good, and draw each as often as one of the module's own.
+    def keep(self, transitions: Transitions, share: float | None = None, td: bool = True, margin: float = 0.0) -> None:
+        """Keep transitions for good, and draw this share of every batch from them, on average.
 
-        They are not part of the state: show them again before it is set.
+        Without a share they are decisions of somebody else, of which each is drawn as often as one of the module's own,
+        with the hyperparameters' `margin`. Of those of an earlier task every call adds a reserve with a share of its
+        own; all others have the rest. Rows are learned from with returns of one decision. Without `td` they have no
+        temporal-difference loss. A `margin`, in standard deviations of their rewards, lets their actions be worth more
+        than any other (as `DQNHyperparameters.margin`). They are part of the state, which replaces those kept before it
+        is set.
         """
-        self._keep(transitions, None, 1.0, self._hyperparameters.margin)
-
-    def keep(self, transitions: Transitions, share: float, td: bool = True, margin: float = 0.0) -> None:
-        """Keep transitions of an earlier task for good, and draw this share of every batch from them, on average.
-
-        Every call adds a reserve with a share of its own; the module's own transitions and demonstrations have the
-        rest. Rows are learned from with returns of one decision. Without `td` they have no temporal-difference loss.
-        A `margin`, in standard deviations of their rewards, lets their actions be worth more than any other (as
-        `DQNHyperparameters.margin`). They are part of the state, which replaces those kept before it is set.
-        """
-        self._keep(transitions, float(share), float(td), margin)
-
-    def _keep(self, transitions: Transitions, share: float | None, weight: float, margin: float) -> None:
+        if share is None:
+            margin = self._hyperparameters.margin
         spread = float(transitions.rewards.std(dtype=np.float64))
         # Rewards that are all alike say nothing of their size.
         margin *= spread if spread > 1e-6 else 1.0
-        self._lay_out([*self._kept, KeptRows(pack(transitions, self._hyperparameters), share, weight, margin)])
+        rows = pack(transitions, self._hyperparameters)
+        self._lay_out([*self._kept, KeptRows(rows, share, float(td), margin)])
 
     def _lay_out(self, kept: Sequence[KeptRows]) -> None:
         """Lay what is kept behind the module's own rows, demonstrations first: draws go by that order."""
@@ -278,22 +252,8 @@ class ReplayBuffer:
             episodes=np.arange(len(rows)),
         )
 
-    def share_batches(self, shares: Doubles) -> None:
-        """From the first transition on, draw each batch by the sources' `shares` (sources,).
-
-        A buffer that has shares keeps them. Of decisions that were shown as many are drawn as without shares.
-
-        Raises:
-            SoulsGraphError: if rows are drawn by priority.
-        """
-        check_even_draws("replay", self._hyperparameters)
-        assert shares.ndim == 1
-        if self._by_source is None:
-            assert not self.size, "shares are set before the first transition"
-            self._by_source = BatchShares(self.capacity, shares)
-
-    def add(self, transitions: Transitions, source: int = 0) -> None:
-        """Store transitions of one source in order, replacing the oldest once the buffer is full."""
+    def add(self, transitions: Transitions) -> None:
+        """Store transitions in order, replacing the oldest once the buffer is full."""
         count, first = len(transitions), self._written
         rows = (first + np.arange(count)) % self.capacity
         self._rows[rows] = pack(transitions, self._hyperparameters)
@@ -304,8 +264,6 @@ class ReplayBuffer:
             link(self._rows[: self.capacity], first, self._links, self._latest, transitions.lanes, transitions.episodes)
         if self._priorities is not None:
             self._priorities.add(rows)
-        if self._by_source is not None:
-            self._by_source.add(rows, source)
         self._written += count
         self.size = min(self._written, self.capacity)
 
@@ -321,9 +279,7 @@ class ReplayBuffer:
         if count > len(self._memory.actions):
             self._memory = Batch.empty(count, self._observation_size)
         batch = self._memory.part(0, count)
-        if self._by_source is not None and self.size:
-            self._drawn = self._by_source.draw(count, self._hyperparameters.train_batch_size_per_learner, generator)
-        elif self._priorities is None or not self.size:
+        if self._priorities is None or not self.size:
             self._drawn = generator.integers(0, max(self.size, 1), count)
         else:
             self._drawn = self._priorities.draw(count, generator)
@@ -351,7 +307,7 @@ class ReplayBuffer:
 
     def _bounds(self) -> list[float]:
         """Return where each one's part of a batch ends, of 1; beyond the last are the module's own rows."""
-        left = max(1.0 - sum(one.fixed for one in self._kept), 0.0)
+        left = max(1.0 - sum(one.share or 0.0 for one in self._kept), 0.0)
         others = self.size + sum(len(one.rows) for one in self._kept if one.share is None)
         parts = [left * len(one.rows) / others if one.share is None else one.share for one in self._kept]
         bounds: list[float] = np.cumsum(parts).tolist()
@@ -368,7 +324,7 @@ class ReplayBuffer:
             self._priorities.update(self._drawn[own], errors[own])
 
     def get_state(self) -> dict[str, Any]:
-        """Return everything that later samples depend on; rows not yet written and demonstrations are left out.
+        """Return everything that later samples depend on; rows not yet written are left out.
 
         The arrays are the buffer's own, which may fill half of the memory: write them before it changes.
         """
@@ -378,20 +334,17 @@ class ReplayBuffer:
             "links": self._links[: self.capacity],
             "latest": self._latest,
         }
-        if reserves := [vars(one) for one in self._kept if one.share is not None]:
-            state["kept"] = reserves
-        parts = {"priorities": self._priorities, "by_source": self._by_source}
-        return state | {name: part.get_state() for name, part in parts.items() if part is not None}
+        if self._kept:
+            state["kept"] = [vars(one) for one in self._kept]
+        return state if self._priorities is None else state | {"priorities": self._priorities.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state`."""
-        rows, reserves = state["rows"], [KeptRows(**one) for one in state.get("kept", ())]
-        if reserves or self._kept:
-            self._lay_out([*(one for one in self._kept if one.share is None), *reserves])
+        rows = state["rows"]
+        if "kept" in state or self._kept:
+            self._lay_out([KeptRows(**one) for one in state.get("kept", ())])
         self.size, self._written = len(rows), int(state["written"])
         self._rows[: self.size] = rows
         self._links[: self.capacity], self._latest = state["links"], state["latest"].copy()
         if self._priorities is not None:
             self._priorities.set_state(state["priorities"])
-        shared, oldest = state.get("by_source"), self._written % max(self.size, 1)
-        self._by_source = BatchShares.restored(self.capacity, shared, oldest) if shared else None

@@ -91,8 +91,7 @@ class Chunk:
 
     `lane_ticks` counts the control ticks it took, summed over the lanes; `notes` are a real-time
     game's problems, `failure` why it cannot be opened. Without either there is at least one transition.
-    `moments` are those of the transitions by module, of a real-time game; `source` is the number of where the
-    transitions came from, where batches are drawn by it.
+    `moments` are those of the transitions by module, of a real-time game.
     """
 
     transitions: Mapping[str, Transitions]
@@ -101,7 +100,6 @@ class Chunk:
     notes: tuple[str, ...] = ()
     failure: str = ""
     moments: Mapping[str, Moments] = field(default_factory=dict)
-    source: int = 0
 
     def env_steps(self) -> int:
         """Count the steps, under the name by which RLlib asks: decisions of all modules."""
@@ -143,43 +141,16 @@ class FinishedEpisode:
     def __len__(self) -> int:
         return self.length
 
-    def env_steps(self) -> int:
-        """Return the number of decisions."""
-        return self.length
-
     def get_return(self) -> float:
         """Return the undiscounted sum of rewards."""
         return float(self.terms.sum())
 
-    @property
-    def is_terminated(self) -> bool:
-        """Whether the fight was won or lost."""
-        return self.won or self.died
-
-    @property
-    def is_truncated(self) -> bool:
-        """Whether the horizon ended it."""
-        return not self.is_terminated
-
-    @property
-    def is_done(self) -> bool:
-        """Always: an episode is reported at its end."""
-        return True
-
 
 def finished_episodes(skill: str, episodes: Episodes) -> Iterator[FinishedEpisode]:
     """Yield a skill's episodes one by one."""
-    for index in range(len(episodes)):
-        yield FinishedEpisode(
-            skill,
-            int(episodes.lanes[index]),
-            int(episodes.lengths[index]),
-            float(episodes.seconds[index]),
-            bool(episodes.won[index]),
-            bool(episodes.died[index]),
-            episodes.terms[index],
-            episodes.rows[index],
-        )
+    columns = (episodes.lanes, episodes.lengths, episodes.seconds, episodes.won, episodes.died)
+    for values in zip(*(column.tolist() for column in columns), episodes.terms, episodes.rows, strict=True):
+        yield FinishedEpisode(skill, *values)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, Self
 
 import gymnasium
 import numpy as np
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn.dqn import DQNConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
@@ -22,11 +20,13 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.policy.policy import PolicySpec
 from ray.rllib.utils import force_list
 from ray.util.placement_group import PlacementGroup
+from typing_extensions import TypedDict
 
+from soulsgraph_envs.core.config import Between, Holds, Where, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.learning.hyperparameters import MODEL, REPLAY, DQNHyperparameters, changed
-from soulsgraph_policies.learning.learner import AUTOGRAD, CPU_KERNEL, UPDATE_PATHS, SkillDQNLearner
+from soulsgraph_policies.learning.learner import AUTOGRAD, CPU_KERNEL, SkillDQNLearner
 from soulsgraph_policies.learning.module import QNetworkModule
 
 #: Observation and action space.
@@ -77,6 +77,52 @@ _REPLAYS = {
 }
 #: No gradient has a greater norm: RLlib's None, which clips none.
 _UNCLIPPED = 1e9
+_Count = Annotated[int, Between(1, 10**9)]
+
+
+#: What to do about a field that SkillDQN does not go by.
+_REMEDY = "leave it out, or train with one of RLlib's own algorithms on SkillGraphEnv"
+_REFUSED = Where(None, remedy=_REMEDY)
+
+
+class _Replay(TypedDict):
+    """The keys of `replay_buffer_config`; the hyperparameters check their values."""
+
+    type: Annotated[str, Holds(lambda name: name.rpartition(".")[2] in _REPLAYS, f"be one of {', '.join(_REPLAYS)}")]
+    capacity: Any
+    alpha: NotRequired[Any]
+    beta: NotRequired[Any]
+
+
+class _Model(TypedDict, total=False):
+    """The keys of `model_config`; the hyperparameters check their values."""
+
+    fcnet_hiddens: Any
+    observation_clip: Any
+
+
+class _Evaluation(TypedDict, total=False):
+    """The keys of `evaluation_config`: `evaluate` plays greedily."""
+
+    explore: Literal[False]
+    env_config: dict[str, Any]
+
+
+class _Stage(TypedDict):
+    """Arguments of `stage` that it checks."""
+
+    update_path: Literal["autograd", "cpu"] | None
+    seed: Annotated[int, Between(0, 2**63)] | None
+
+
+class _Fields(TypedDict):
+    """Fields that are no hyperparameters, and what they may be."""
+
+    num_envs_per_env_runner: _Count
+    min_sample_timesteps_per_iteration: _Count
+    metrics_num_episodes_for_smoothing: _Count
+    evaluation_duration: _Count
+    evaluation_config: _Evaluation | None
 
 
 def skill_of_agent(agent: str, *_: Any, **__: Any) -> str:
@@ -87,8 +133,8 @@ def skill_of_agent(agent: str, *_: Any, **__: Any) -> str:
 def refused(field: str, expected: str, found: Any) -> SoulsGraphError:
     """Return the error of a field whose value SkillDQN does not go by."""
     return SoulsGraphError(
-        f"RLlib's {field.lstrip('_')}: expected {expected}, for SkillDQN goes by no other, found {shown(found)}; "
-        "leave it out, or train with one of RLlib's own algorithms on SkillGraphEnv."
+        f"RLlib's {field.lstrip('_')}: expected {expected}, for SkillDQN goes by no other, found {shown(found)}",
+        _REMEDY,
     )
 
 
@@ -100,9 +146,11 @@ def overridden(callbacks: Iterable[Any], name: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return a field's value without the kinds of numbers and lists in which callers, numpy and Tune differ."""
+    """Return a field's value without the kinds of numbers, lists and names in which callers, numpy and Tune differ."""
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, type):
+        return value.__name__
     if isinstance(value, (list, tuple)):
         return tuple(map(_plain, value))
     return {key: _plain(part) for key, part in value.items()} if isinstance(value, Mapping) else value
@@ -142,7 +190,12 @@ class SkillDQNConfig(DQNConfig):
         self.exploration_config: dict[str, Any] = {}
         self.store_buffer_in_checkpoints = True
         self.env_runners(
-            env_runner_cls=self.usual_runner, merge_env_runner_states=False, broadcast_env_runner_states=False
+            env_runner_cls=self.usual_runner,
+            merge_env_runner_states=False,
+            broadcast_env_runner_states=False,
+            # Spaces are known, and who starts late, or never, holds up nobody.
+            create_env_on_local_worker=True,
+            validate_env_runners_after_construction=False,
         )
         self.learners(num_learners=0, learner_class=SkillDQNLearner)
         self.fault_tolerance(
@@ -175,21 +228,17 @@ class SkillDQNConfig(DQNConfig):
         observation clips of frozen modules, where they are not those of what learns.
 
         Raises:
-            UnknownNameError: for an unknown update path or skill.
-            SoulsGraphError: for a seed that is no integer of at least 0, or if there are no hyperparameters.
+            UnknownNameError: for an unknown skill.
+            DataError: for an unknown update path, or a seed that is no integer of at least 0.
         """
-        if update_path is not None and update_path not in UPDATE_PATHS:
-            raise UnknownNameError("update path", update_path, UPDATE_PATHS)
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0):
-            raise SoulsGraphError(f"stage: expected an integer of at least 0 as seed, found {seed!r}; correct `seed`.")
+        asked = {"update_path": update_path, "seed": _plain(seed)}
+        validate(_Stage, asked, Where(None, "stage", "correct the argument"))
         names = [skill.name for skill in skills]
         own = dict(hyperparameters) if isinstance(hyperparameters, Mapping) else {names[-1]: hyperparameters}
         for name in own:
             if name not in names:
                 raise UnknownNameError("skill to train", name, names)
         trained = [name for name in names if name in own]
-        if not trained:
-            raise SoulsGraphError("stage: expected hyperparameters of a skill to train, found none; name one.")
         self.skills, self.steps_per_round, self.update_path = tuple(skills), steps_per_round, update_path
         self.own_seed, self.synchronous, self.clips = seed, synchronous, dict(clips or {})
         *others, last = trained
@@ -249,23 +298,13 @@ class SkillDQNConfig(DQNConfig):
             if any(part is not None for part in parts):
                 raise refused(f"policies[{module!r}]", "a name alone", parts)
         self._described()
-        for what, modules in (
-            ("module of algorithm_config_overrides_per_module", self.algorithm_config_overrides_per_module),
-            ("module of an observation clip", self.clips),
-        ):
-            for module in modules:
-                if module not in self.policies:
-                    raise UnknownNameError(what, module, sorted(self.policies))
+        for module in self.algorithm_config_overrides_per_module:
+            if module not in self.policies:
+                known = sorted(self.policies)
+                raise UnknownNameError("module of algorithm_config_overrides_per_module", module, known)
+        validate(_Fields, {name: _plain(getattr(self, name)) for name in _Fields.__annotations__}, _REFUSED)
         for module in (*self.policies, *self.trained_modules):
             self.hyperparameters_of(module)
-        for field in (
-            "num_envs_per_env_runner",
-            "min_sample_timesteps_per_iteration",
-            "metrics_num_episodes_for_smoothing",
-        ):
-            found = getattr(self, field)
-            if isinstance(found, bool) or not isinstance(found, Integral) or found < 1:
-                raise refused(field, "a whole number of at least 1", found)
         if self.num_envs_per_env_runner > self.steps_per_round:
             expected = f"at most {self.steps_per_round}, no more than decisions in a round"
             raise refused("num_envs_per_env_runner", expected, self.num_envs_per_env_runner)
@@ -294,19 +333,8 @@ class SkillDQNConfig(DQNConfig):
 
     def _check_evaluation(self) -> None:
         """Check how `evaluate` plays, by greedy fights in the driver's process."""
-        found = self.evaluation_config or {}
-        if isinstance(found, AlgorithmConfig):
-            raise refused("evaluation_config", "a dictionary of explore = False and env_config", found)
-        for name in found:
-            if name not in ("explore", "env_config"):
-                raise UnknownNameError("key of evaluation_config", name, ("explore", "env_config"))
-        if found.get("explore"):
-            raise refused("evaluation_config", "explore = False: evaluate() plays greedily", found)
-        duration, interval = self.evaluation_duration, self.evaluation_interval
-        if isinstance(duration, bool) or not isinstance(duration, Integral) or duration < 1:
-            raise refused("evaluation_duration", "a whole number of episodes", duration)
-        if interval and not self.env_runner_cls.evaluates:
-            raise refused("evaluation_interval", f"None with {self.env_runner_cls.__name__}", interval)
+        if self.evaluation_interval and not self.env_runner_cls.evaluates:
+            raise refused("evaluation_interval", f"None with {self.env_runner_cls.__name__}", self.evaluation_interval)
         self.evaluation_env_config()
 
     def evaluation_env_config(self) -> dict[str, Any]:
@@ -379,27 +407,14 @@ class SkillDQNConfig(DQNConfig):
             SoulsGraphError: for a value that the learner cannot learn by, naming the field.
         """
         # Not `get_config_for_module`, which keeps a copy of everything.
-        own = dict(self.algorithm_config_overrides_per_module.get(module, {}))
+        own = self.algorithm_config_overrides_per_module.get(module, {})
+        for name in own:
+            if name not in LEARNING:
+                raise UnknownNameError(f"field that module {module} may have of its own", name, LEARNING)
         values = {name: getattr(self, name) for name in LEARNING} | own
-        replay, model = _plain(values.pop("replay_buffer_config")), _plain(self._model_config)
-        for field, part in (("replay_buffer_config", replay), ("model_config", model)):
-            if not isinstance(part, dict):
-                raise refused(field, "a dictionary", part)
-        if not {"type", "capacity"} <= replay.keys():
-            raise refused("replay_buffer_config", "a type and a capacity", replay)
-        for what, found, known in (
-            (f"field that module {module} may have of its own", own, LEARNING),
-            ("key of replay_buffer_config", replay, ("type", *REPLAY)),
-            ("key of model_config", model, MODEL),
-        ):
-            for name in found:
-                if name not in known:
-                    raise UnknownNameError(what, name, known)
-        # Tune puts the class in the place of its name.
-        kind = replay.pop("type")
-        kind = kind.rpartition(".")[2] if isinstance(kind, str) else getattr(kind, "__name__", kind)
-        if kind not in _REPLAYS:
-            raise UnknownNameError("type of replay_buffer_config", kind, _REPLAYS)
+        replay: Any = validate(_Replay, _plain(values.pop("replay_buffer_config")), _REFUSED.at("replay_buffer_config"))
+        model: Any = validate(_Model, _plain(self._model_config), _REFUSED.at("model_config"))
+        kind = replay.pop("type").rpartition(".")[2]
         if not _REPLAYS[kind] and replay.get("alpha"):
             raise refused("replay_buffer_config", f"alpha = 0 with type {kind}", replay)
         values = {name: _plain(value) for name, value in values.items()}
@@ -427,14 +442,14 @@ class SkillDQNConfig(DQNConfig):
         """Return RLlib's specification of the modules, whose spaces are known without a runner to ask."""
         return self.get_multi_rl_module_spec()
 
-    def get_multi_rl_module_spec(self, *, inference_only: bool = False, **_: Any) -> MultiRLModuleSpec:
-        """Return RLlib's specification of the modules; with `inference_only` without target networks."""
+    def get_multi_rl_module_spec(self, **_: Any) -> MultiRLModuleSpec:
+        """Return RLlib's specification of the modules."""
         specs = {}
         for module, (spaces, index) in self._described().items():
             seed = int(np.random.SeedSequence([self.stage_seed or 0, index]).generate_state(1)[0])
             model = {**self._model_config, "observation_clip": self.clip_of(module), "seed": seed}
-            specs[module] = RLModuleSpec(QNetworkModule, *spaces, inference_only=inference_only, model_config=model)
-        return MultiRLModuleSpec(rl_module_specs=specs, inference_only=inference_only)
+            specs[module] = RLModuleSpec(QNetworkModule, *spaces, model_config=model)
+        return MultiRLModuleSpec(rl_module_specs=specs)
 
     def _described(self) -> dict[str, tuple[Spaces, int]]:
         """Return each module's spaces, and the place of the first skill that it plays.

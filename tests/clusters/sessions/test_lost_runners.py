@@ -125,6 +125,7 @@ def test_a_runner_that_dies_is_restarted_with_everything_it_plays_by(caplog):
     # A budget that no machine uses up before Ray has restarted the runner.
     callbacks = {"on_env_runners_recreated": on_env_runners_recreated, "on_episode_end": on_episode_end}
     stage = make_stage(2_000_000, callbacks=callbacks)
+    stage.env_runner_group.foreach_env_runner(lambda runner: None)  # Both are up.
     stage.training_step()
     first = stage.weights("camera")
     ray.kill(stage.env_runner_group._worker_manager.actors()[1], no_restart=False)
@@ -135,9 +136,12 @@ def test_a_runner_that_dies_is_restarted_with_everything_it_plays_by(caplog):
     assert back == [1]
     assert shown["own_return"] < 0.0 > shown["episode_return_mean"]
     assert stage.updates == (stage.decisions - 100) // 4
-    for state in stage.env_runner_group.foreach_env_runner(lambda runner: runner.get_state(), local_env_runner=False):
-        assert 0 < state["num_module_steps_sampled_lifetime"]["camera"] <= stage.decisions
-        for name, values in state["rl_module"]["camera"].items():
+    played = stage.env_runner_group.foreach_env_runner(
+        lambda runner: (runner.decisions["camera"], runner.weights("camera")), local_env_runner=False
+    )
+    for decisions, weights in played:
+        assert 0 < decisions <= stage.decisions
+        for name, values in weights.items():
             assert (values != first[name]).any(), name
     stage.stop()
 

@@ -225,14 +225,16 @@ class Slow(env_runners.SkillGraphEnvRunner):
 env_runners.START_WITHIN_S = 20.0
 with connect() as session:
     config = SkillDQN.get_default_config().debugging(log_level="CRITICAL")
-    config = config.stage([make_skill("camera")], skill_hyperparameters(2_000), 128, seed=1)
+    config = config.stage([make_skill("camera")], skill_hyperparameters(2_000_000), 128, seed=1)
     config.environment(env_config={"scenario": training_scenario(load_scenario("iudex-phase1"), config.skills[0])})
     config.places = tuple(find_places(2, session))
     config.env_runners(env_runner_cls=Slow, num_env_runners=2, num_cpus_per_env_runner=1)
     stage = config.build_algo()
-    while not stage.finished:
+    while stage.live_runners == 2:
         stage.train()
-    print("decisions", stage.decisions, "by", stage.live_runners)
+    before = stage.decisions
+    stage.train()
+    print("goes on", stage.decisions > before, "by", stage.live_runners)
     stage.stop()
 """
 
@@ -247,4 +249,4 @@ def test_a_node_that_is_lost_while_runners_start_is_reported_and_the_stage_goes_
         lost.kill()
         assert job.wait() == 0, job.logs()
     assert "env runner 2 has not started" in job.logs()
-    assert "decisions 2000 by 1" in job.logs()
+    assert "goes on True by 1" in job.logs()

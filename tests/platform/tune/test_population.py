@@ -26,7 +26,7 @@ RATE = "camera.lr"
 
 
 def arrays(training: MemberTraining) -> dict[str, Any]:
-    state = training.algorithm.get_training_state()
+    state = training.algorithm.get_state()
     found: dict[str, Any] = {}
     for part in ("training", "learner", "runner"):
         _flatten(state[part], part, found)

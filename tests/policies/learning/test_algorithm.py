@@ -90,10 +90,11 @@ def test_frozen_skills_stay_bit_identical_and_the_runner_plays_by_the_newest_wei
     run(stage)
     runner = stage.env_runner_group.local_env_runner
     for skill in SKILLS[:-1]:
-        for module in (stage.learner.module, runner.module):
-            # Not by what reads weights, but by the tensors that are computed with.
-            now = {**dict(module[skill.name].named_parameters()), **dict(module[skill.name].named_buffers())}
-            assert_same(before[skill.name], {name: now[name].detach().numpy() for name in before[skill.name]})
+        module = stage.learner.module[skill.name]
+        # Not by what reads weights, but by the tensors that are computed with.
+        now = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        assert_same(before[skill.name], {name: now[name].detach().numpy() for name in before[skill.name]})
+        assert_same(before[skill.name], runner.weights(skill.name))
     trained = stage.weights("heal_attack")
     assert all(abs(values - before["heal_attack"][name]).max() > 0 for name, values in trained.items())
     assert_same(runner.weights("heal_attack"), trained)
@@ -160,7 +161,7 @@ def test_resumed_stage_equals_the_uninterrupted_one_bit_for_bit(
     run(resumed)
     assert_same(all_weights(whole), all_weights(resumed))
     assert whole.updates == resumed.updates > 5
-    np.testing.assert_equal(whole.get_training_state(), resumed.get_training_state())
+    np.testing.assert_equal(whole.get_state(), resumed.get_state())
     assert differs(all_weights(whole), all_weights(run(plain))) == holds
 
 
@@ -182,10 +183,10 @@ def test_a_checkpoint_of_another_stage_or_without_a_part_is_refused(tmp_path: Pa
     other = built(configured(SKILLS[:-1], stage.training["heal_attack"].hyperparameters))
     with pytest.raises(SoulsGraphError, match="heal_attack"):
         other.load_checkpoint(str(tmp_path))
-    state = stage.get_training_state()
+    state = stage.get_state()
     for part in ("games", "journal"):
         with pytest.raises(SoulsGraphError, match=part):
-            stage.set_training_state(state | {part: {}})
+            stage.set_state(state | {part: {}})
 
 
 def test_episodes_are_handed_over_once() -> None:

@@ -128,8 +128,6 @@ def test_modules_that_do_not_exist_or_do_not_play_are_refused(settings: dict[str
     ("numbers", "stage", "name"),
     [
         ({"parry": HEAL}, {}, "parry"),
-        ({}, {}, "hyperparameters"),
-        (HEAL, {"clips": {"dogde": 5.0}}, "dogde"),
         (HEAL, {"update_path": "gpu"}, "gpu"),
         *((HEAL, {"seed": wrong}, "seed") for wrong in (-1, 1.5, True, "3")),
     ],

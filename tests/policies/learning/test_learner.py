@@ -141,7 +141,7 @@ def test_one_update_is_the_same_on_both_paths_wherever_a_run_stands(
     for call, decisions in enumerate((100, 5_000, 9_999)):  # The target is copied at 10,000.
         # Last bits grow over a chain of updates, so both begin each compared one at the same point.
         update(leader, make(320, call), decisions)
-        follower.set_state(leader.get_state())
+        trained(follower).set_state(trained(leader).get_state())
         batch = make(64, 100 + call)
         first, second = (update(learner, batch, decisions + 4) for learner in (leader, follower))
         close(second.errors, first.errors)

@@ -50,7 +50,7 @@ class NotedDQN(SkillDQN):
 
 
 def assert_taken_up(stage: SkillDQN, folder: str) -> None:
-    np.testing.assert_equal(stage.get_training_state(), read_training_state(Path(folder)))
+    np.testing.assert_equal(stage.get_state(), read_training_state(Path(folder)))
 
 
 @pytest.fixture

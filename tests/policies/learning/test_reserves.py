@@ -35,7 +35,7 @@ METHODS: list[dict[str, Any]] = [{}, {"alpha": 0.6}, {"n_step": 3}]
 @pytest.mark.parametrize("options", METHODS)
 def test_every_reserve_has_its_share_and_the_rest_is_as_before(options: dict[str, Any]) -> None:
     replay = make_replay(**options)
-    replay.show(transitions(20, 1, rewards=100.0))
+    replay.keep(transitions(20, 1, rewards=100.0))
     replay.keep(transitions(7, 2, rewards=200.0), 0.25)
     replay.keep(transitions(30, 3, rewards=300.0), 0.125, margin=0.5)
     replay.add(transitions(90, 4))
@@ -83,7 +83,7 @@ def test_without_td_a_reserve_has_a_margin_alone(options: dict[str, Any]) -> Non
 def test_a_margin_is_in_deviations_of_the_rewards_that_it_is_of() -> None:
     reserve, shown, kept = make_replay(), make_replay(), transitions(40, 2)
     reserve.keep(kept, 1.0, margin=2.0)
-    shown.show(kept)
+    shown.keep(kept)
     assert sampled(reserve, 20).margins == pytest.approx(2.0 * float(kept.rewards.std()))
     assert sampled(shown, 20).margins == pytest.approx(0.8 * float(kept.rewards.std()))
 
@@ -135,13 +135,12 @@ def test_shares_that_fill_the_batch_leave_no_own_transition() -> None:
 
 @pytest.mark.parametrize("options", METHODS)
 def test_a_restored_replay_goes_on_as_the_one_that_was_saved(options: dict[str, Any]) -> None:
-    """The state replaces reserves, and leaves demonstrations, which are shown again before."""
     one, other, plain = (make_replay(**options) for _ in range(3))
     one.keep(transitions(30, 3), 0.25)
-    one.show(transitions(20, 1))
+    one.keep(transitions(20, 1))
     one.keep(transitions(7, 2), 0.125, td=False, margin=1.0)
     other.keep(transitions(50, 9), 0.5)
-    other.show(transitions(20, 1))
+    other.keep(transitions(20, 1))
     for replay in (one, plain):
         replay.add(transitions(90, 4))
         sampled(replay, 20)

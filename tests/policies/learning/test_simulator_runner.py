@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 from ray.rllib.core import COMPONENT_RL_MODULE
-from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
 from fakes.stages import assert_same, built, differs, run
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -26,12 +26,14 @@ def make_runner(index: int) -> SkillGraphEnvRunner:
 
 @pytest.fixture
 def state():
-    return make_runner(0).get_state() | {NUM_MODULE_STEPS_SAMPLED_LIFETIME: {"lock_on": 500}}
+    modules = make_runner(0).config.get_multi_rl_module_spec().build()
+    weights = {skill.name: modules[skill.name].unwrapped().weights() for skill in SKILLS}
+    return {COMPONENT_RL_MODULE: weights, NUM_MODULE_STEPS_SAMPLED_LIFETIME: {"lock_on": 500}}
 
 
-def test_the_drivers_own_runner_opens_no_game_beside_remote_ones():
+def test_the_drivers_own_runner_opens_no_game_beside_remote_ones(state):
     runner = make_runner(0)
-    runner.set_state(runner.get_state())
+    runner.set_state(state)
     with pytest.raises(AttributeError):
         runner.sample()
 
@@ -63,9 +65,8 @@ def test_newer_weights_are_played_and_those_that_do_not_fit_are_refused(state):
 def test_a_runner_explores_by_the_decisions_that_were_received(state):
     runner = make_runner(1)
     runner.set_state(state)
-    assert runner.decisions == {"lock_on": 500}
     runner.sample()
-    assert runner.get_state()[NUM_ENV_STEPS_SAMPLED_LIFETIME] == 500
+    assert runner.decisions == {"lock_on": 500}
 
 
 def test_two_skills_of_one_module_share_weights_replay_and_normaliser():

@@ -17,7 +17,7 @@ import numpy as np
 from soulsgraph_clusters.fleet.gateway.connections import Connection
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns, encode_weights, read_moments, to_bytes
-from soulsgraph_clusters.fleet.protocol.settings import MOST_MESSAGE_BYTES, PC, FleetError, FleetSettings, rest_share
+from soulsgraph_clusters.fleet.protocol.settings import MOST_MESSAGE_BYTES, PC, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.fleet.store import JOURNALED, Journal, StoredChunk
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -192,10 +192,6 @@ class Admission:
         return "" if found and own and counts == dict(chunk.decisions) else MALFORMED
 
     def _share_verdict(self, pc: str, decisions: int, now_s: float) -> str:
-        batch_shares = self.journal.batch_shares
-        # A PC that the fleet's file got since the stage began: nothing would be drawn of it.
-        if batch_shares and pc not in batch_shares and not rest_share(batch_shares):
-            return SHARE
         share = self._settings.pcs.get(pc, PC()).share
         others = any(now_s - heard_s < _PLAYS_S for other, heard_s in self._heard_s.items() if other != pc)
         if share == 1.0 or not others:

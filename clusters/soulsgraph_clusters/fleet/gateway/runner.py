@@ -38,7 +38,6 @@ from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.agents.projects import LoadedProject, take_over
 from soulsgraph_policies.learning.env_runners import ChunkRunner, LocalRunnerGroup
-from soulsgraph_policies.learning.replay import check_even_draws
 from soulsgraph_policies.learning.sampler import Chunk
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
@@ -241,12 +240,8 @@ class FleetStage:
         """Return what the games play, as RLlib's configuration says who plays and who learns.
 
         Raises:
-            SoulsGraphError: if a fleet cannot play it, as a scenario that is not shipped, or if its batches are to have
-                shares by PC and a module does not draw them evenly.
+            SoulsGraphError: if a fleet cannot play it, as a scenario that is not shipped.
         """
-        if self.fleet.settings.batch_shares:
-            for module in config.trained_modules:
-                check_even_draws(module, config.hyperparameters_of(module))
         return StageTask.of(config, self.scenario, self.options, self.projects)
 
 
@@ -256,7 +251,7 @@ class JournalSlice:
 
     Bytes travel between processes at a tenth of what their arrays would take.
 
-    `attempt` and `batch_shares` are the journal's, `decisions` what it holds by `PC/verdict`; `playing` counts the
+    `attempt` is the journal's, `decisions` what it holds by `PC/verdict`; `playing` counts the
     games that are connected, `status` describes them about once a second. `failure` is why nothing more can be fetched.
     """
 
@@ -267,13 +262,12 @@ class JournalSlice:
     decisions: Mapping[str, int] = field(default_factory=dict)
     status: FleetStatus | None = None
     failure: str = ""
-    batch_shares: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, journal: Journal, position: int, **more: Any) -> JournalSlice:
         """Return what a journal holds from a position on."""
-        chunks, decisions, shares = journal.read(position, MOST_CHUNKS), dict(journal.decisions), journal.batch_shares
-        return cls(journal.attempt, chunks, decisions=decisions, batch_shares=shares, **more)
+        chunks, decisions = journal.read(position, MOST_CHUNKS), dict(journal.decisions)
+        return cls(journal.attempt, chunks, decisions=decisions, **more)
 
     @property
     def is_full(self) -> bool:
@@ -314,10 +308,7 @@ class GatewayRunner(FetchedRunner):
         take_over(stage.projects)
         self._task = stage.task(self.config)
         settings = stage.fleet.settings
-        most_bytes, shares = settings.journal_bytes, settings.batch_shares
-        self._journal = _patiently(
-            lambda: Journal(stage.journal, stage.name, most_bytes=most_bytes, batch_shares=shares)
-        )
+        self._journal = _patiently(lambda: Journal(stage.journal, stage.name, most_bytes=settings.journal_bytes))
         try:
             admission = self._admission = Admission(self._journal, self._task, self.config.stage_seed or 0, settings)
             if self._before is None:
@@ -332,12 +323,6 @@ class GatewayRunner(FetchedRunner):
             raise
         if warning := ends_soon(settings, stage.fleet.folder):
             self._gateway.notes.add(warning)
-        if self._journal.batch_shares != shares:
-            kept = ", ".join(f"{name} {share:g}" for name, share in sorted(self._journal.batch_shares.items()))
-            self._gateway.notes.add(
-                f"batches keep the shares that the stage was created with: {kept or 'none'}; those of the fleet's file "
-                "count from the next stage on"
-            )
         # The collector would look at all of RLlib's and torch's objects again and again: streams make many short ones.
         gc.collect()
         gc.freeze()

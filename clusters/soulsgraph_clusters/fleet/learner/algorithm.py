@@ -13,17 +13,14 @@ import time
 from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from soulsgraph_clusters.fleet.gateway.gateway import PUBLISH_EVERY_S
 from soulsgraph_clusters.fleet.gateway.runner import FleetStage, GatewayGroup, JournalRunner, JournalSlice, read_chunk
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus
-from soulsgraph_clusters.fleet.protocol.settings import rest_share
 from soulsgraph_clusters.fleet.store import JOURNALED, StoredChunk
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_policies.learning.algorithm import SkillDQN
@@ -50,7 +47,6 @@ class RealTimeDQN(SkillDQN):
     budget lacks. What is left of a budget's last chunk, and what comes after it, is over budget.
     """
 
-    makes_runners = True
     #: Who plays, and what to do where nobody does, as errors say it.
     players, remedy = "games", "let the games play"
     #: The stage fails after so long without a game that plays.
@@ -66,6 +62,7 @@ class RealTimeDQN(SkillDQN):
         #: How the games did when it was last asked for.
         self.status: FleetStatus | None = None
         super().setup(config)
+        self.live_runners = 0
         # What is frozen is never collected, so as long as the stage lasts.
         gc.collect()
         gc.freeze()
@@ -155,8 +152,6 @@ class FleetDQN(RealTimeDQN):
         #: Positions of the latest checkpoints, at most two.
         self._saved: tuple[int, ...] = (0,)
         self._journaled: Mapping[str, int] = {}
-        #: The number of each PC that has a share of batches of its own; 0 are all others.
-        self._sources: dict[str, int] = {}
         super().setup(config)
         self._task = self._stage.task(self.config)
         self.alone_for_s = self._stage.fleet.settings.alone_for_s
@@ -191,21 +186,11 @@ class FleetDQN(RealTimeDQN):
         self.status = answer.status or self.status
         self._next_fetch_s = began_s + (0.0 if answer.is_full else _FETCH_EVERY_S)
         self._require_attempt(answer.attempt)
-        self._share_batches(answer.batch_shares)
         for note in answer.notes:
             _logger.warning("%s: %s", self._title, note)
         for stored in answer.chunks:
             self._fetched.append((self._read(stored), len(stored.content or b"")))
         return len(answer.chunks)
-
-    def _share_batches(self, shares: Mapping[str, float]) -> None:
-        """Draw batches by the journal's shares, which it has had since its first chunk."""
-        if not shares or self._sources:
-            return
-        names = sorted(shares)
-        self._sources = {name: number for number, name in enumerate(names, 1)}
-        for one in self.training.values():
-            one.replay.share_batches(np.array([rest_share(shares), *(shares[name] for name in names)]))
 
     @cached_property
     def _frozen(self) -> bytes:
@@ -213,8 +198,7 @@ class FleetDQN(RealTimeDQN):
         return self._task.frozen_digest(self.weights)
 
     def _read(self, stored: StoredChunk) -> Chunk | None:
-        chunk = read_chunk(stored, self._task, self._frozen)
-        return chunk and replace(chunk, source=self._sources.get(stored.pc, 0))
+        return read_chunk(stored, self._task, self._frozen)
 
     def _log_account(self) -> None:
         """Log the verdict on every decision that came: learned, over budget, or refused by name."""
@@ -279,12 +263,12 @@ class FleetDQN(RealTimeDQN):
     def _stage(self) -> FleetStage:
         return FleetStage.of(self.config)
 
-    def get_training_state(self) -> dict[str, Any]:
+    def get_state(self, *_: Any, **__: Any) -> dict[str, Any]:
         """Return everything that the rest of the stage depends on, the position in the journal included."""
-        return super().get_training_state() | {"journal": {"attempt": self.attempt, "position": self.position}}
+        return super().get_state() | {"journal": {"attempt": self.attempt, "position": self.position}}
 
-    def set_training_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_training_state`."""
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state`."""
         state = dict(state)
         if (journal := state.pop("journal", None)) is None:
             raise SoulsGraphError(
@@ -292,10 +276,10 @@ class FleetDQN(RealTimeDQN):
                 "without the fleet, or remove the stage's checkpoints to begin it anew."
             )
         self.attempt, self.position = journal["attempt"], int(journal["position"])
-        self._saved, self._sources = (self.position,), {}
+        self._saved = (self.position,)
         self._fetched.clear()
         self._unsaved_bytes, self.checkpoint_due = 0, False
-        super().set_training_state(state)
+        super().set_state(state)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write a checkpoint, and forget what the journal holds before the checkpoint before it."""

@@ -455,12 +455,12 @@ class LocalGamesDQN(RealTimeDQN):
                 *(self._title, f"{self.decisions:,}", f"{played - self.decisions:,}", lost),
             )
 
-    def get_training_state(self) -> dict[str, Any]:
+    def get_state(self, *_: Any, **__: Any) -> dict[str, Any]:
         """Return everything that the rest of the stage depends on, with the counts of steps."""
-        return super().get_training_state() | {"games": {"taken": self.taken, "lost": self.lost}}
+        return super().get_state() | {"games": {"taken": self.taken, "lost": self.lost}}
 
-    def set_training_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_training_state`.
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state`.
 
         Raises:
             SoulsGraphError: for the checkpoint of a stage that the simulator, or a fleet, played.
@@ -473,7 +473,7 @@ class LocalGamesDQN(RealTimeDQN):
                 "it without games, or remove the stage's checkpoints to begin it anew."
             )
         # It refuses a journal.
-        super().set_training_state(state)
+        super().set_state(state)
         assert counts is not None
         self.taken, self.lost = int(counts["taken"]), int(counts["lost"])
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import math
 import re
 import socket
 import time
@@ -90,24 +89,12 @@ def split_address(address: str, name: str = "metrics") -> tuple[str, int]:
         ) from error
 
 
-#: Shares of 0.1 that are to be 1 together may miss it by this.
-_ROUNDING = 1e-9
-
-
-def rest_share(shares: Mapping[str, float]) -> float:
-    """Return what PCs' shares of a batch leave for all others."""
-    left = 1.0 - math.fsum(shares.values())
-    return left if left > _ROUNDING else 0.0
-
-
 @dataclass(frozen=True)
 class PC:
     """What one game PC is allowed."""
 
     #: At most this part of what is learned from may come from it while other PCs play.
     share: Annotated[float, Between(0.01, 1.0)] = 1.0
-    #: This part of every batch comes from it, once it has played; PCs without one are drawn evenly for what is left.
-    batch_share: Annotated[float, Between(0.01, 1.0)] | None = None
     #: The fastest that its games may run; their own file may say less.
     most_speed: Annotated[float, Between(0.1, 100.0)] = 100.0
 
@@ -117,8 +104,7 @@ class FleetSettings:
     """A fleet as its file says; paths are relative to the file.
 
     Raises:
-        FleetError: if it listens to other machines without a certificate, for a PC's name that is none, or for batch
-            shares that leave nothing for PCs without one, or something where there are none.
+        FleetError: if it listens to other machines without a certificate, or for a PC's name that is none.
     """
 
     #: Host and port that PCs dial; a port of 0 is any free one.
@@ -150,25 +136,6 @@ class FleetSettings:
                     f"fleet: expected a certificate and its key to listen on {host}, found none; make them, or listen "
                     "on 127.0.0.1."
                 )
-        self._check_batch_shares()
-
-    def _check_batch_shares(self) -> None:
-        shares, others = self.batch_shares, [name for name, pc in self.pcs.items() if pc.batch_share is None]
-        if not shares:
-            return
-        whose = (
-            f", for {', '.join(others[:3])} and all without one have the rest" if others else ", as every PC has one"
-        )
-        if bool(rest_share(shares)) != bool(others) or math.fsum(shares.values()) > 1.0 + _ROUNDING:
-            raise FleetError(
-                f"fleet: expected every `batch_share` together to be {'less than ' if others else ''}1{whose}, found "
-                f"{math.fsum(shares.values()):g}; correct the fleet's file."
-            )
-
-    @property
-    def batch_shares(self) -> dict[str, float]:
-        """The part of every batch that comes from a PC, by name, of those that have one."""
-        return {name: pc.batch_share for name, pc in self.pcs.items() if pc.batch_share is not None}
 
     @property
     def journal_bytes(self) -> int:

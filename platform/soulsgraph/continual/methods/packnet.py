@@ -52,7 +52,7 @@ class PackNet(Method):
         if self._pruned or learned.decisions < self.options.pruned_after * learned.hyperparameters.budget:
             return
         self._pruned = True
-        newest = {name: values.copy() for name, values in algorithm.learner.learning[skill].newest_weights().items()}
+        newest = {name: values.copy() for name, values in algorithm.learner.q_module(skill).weights().items()}
         # As much for every task that is left.
         kept, weights = free_weights(newest, self._free(skill, newest), 1.0 / max(self.tasks - self.position, 1))
         self.kept.setdefault(skill, []).append(kept)

@@ -31,9 +31,9 @@ STAGE, LANES, BOOT = "lock_on", 3, "00000000000000b0"
 class Stage:
     """The admission of a stage, and games that were let in."""
 
-    def __init__(self, folder, task, columns, settings=None, **journal):
+    def __init__(self, folder, task, columns, settings=None):
         self.folder, self._columns = folder, columns
-        self.journal = Journal(folder, STAGE, **journal)
+        self.journal = Journal(folder, STAGE)
         self.admission = Admission(self.journal, task, 0, settings or FleetSettings())
 
     def game(self, pc="attic", game="1", boot=BOOT, lanes=LANES):
@@ -70,10 +70,10 @@ def begin(tmp_path, lock_on_task, columns):
     """Begin a stage in the test's folder, or go on with it; all are closed at the end."""
     begun = []
 
-    def make(settings=None, **journal):
+    def make(settings=None):
         for one in begun:
             one.journal.close()
-        begun.append(Stage(tmp_path, lock_on_task, columns, settings, **journal))
+        begun.append(Stage(tmp_path, lock_on_task, columns, settings))
         return begun[-1]
 
     yield make
@@ -227,12 +227,6 @@ def test_a_chunk_sent_again_takes_nothing_of_its_pcs_share(begin, again):
     stage.take(attic, *first, *first, stage.chunk(8))
     assert stage.verdicts()[-1] == (8, "")
     assert stage.journal.decisions["attic/journaled"] == 240
-
-
-def test_a_pc_of_which_no_batch_would_hold_anything_is_refused_as_over_its_share(begin):
-    stage = begin(batch_shares={"cellar": 1.0})
-    assert stage.take(stage.game(), stage.chunk(1)) == {SHARE: 30}
-    assert stage.take(stage.game("cellar"), stage.chunk(1)) == {}
 
 
 # Lanes, and fights.

@@ -259,10 +259,10 @@ def test_checkpoints_of_games_and_of_the_simulator_are_told_apart(setup, build, 
     algorithm.save_checkpoint(str(games))
     with pytest.raises(SoulsGraphError, match="games"):
         plain.load_checkpoint(str(games))
-    state = algorithm.get_training_state()
+    state = algorithm.get_state()
     del state["games"]
     with pytest.raises(SoulsGraphError, match="journal"):
-        algorithm.set_training_state(state | {"journal": {"attempt": "a", "position": 7}})
+        algorithm.set_state(state | {"journal": {"attempt": "a", "position": 7}})
     plain.stop()
 
 

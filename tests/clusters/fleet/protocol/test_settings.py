@@ -21,10 +21,6 @@ def test_an_address_by_ipv6_is_a_setting_like_others(tmp_path):
     assert FleetSettings("[::1]:7443").listen == "[::1]:7443"
 
 
-def _shares(*shares):
-    return {f"pc-{number}": PC(batch_share=share) for number, share in enumerate(shares)}
-
-
 @pytest.mark.parametrize(
     ("values", "named"),
     [
@@ -40,10 +36,6 @@ def _shares(*shares):
         ({"metrics": "9443"}, "metrics"),
         ({"metrics": "127.0.0.1:http"}, "metrics"),
         *(({"pcs": {name: PC()}}, "PC") for name in ("a b", "a/b", "..", "\n", "x" * 41, "")),
-        ({"pcs": _shares(0.5, 0.6)}, "batch_share"),
-        ({"pcs": _shares(0.5, 0.4)}, "batch_share"),
-        ({"pcs": _shares(1.0, None)}, "batch_share"),
-        ({"pcs": _shares(*[0.1] * 10, None)}, "batch_share"),
     ],
 )
 def test_settings_that_no_fleet_can_have_are_refused(values, named):
@@ -51,21 +43,11 @@ def test_settings_that_no_fleet_can_have_are_refused(values, named):
         FleetSettings(**values)
 
 
-def test_shares_of_a_batch_are_all_of_it_or_leave_something_for_others():
-    for shares in ([0.1] * 10, [0.3, 0.7], [0.5, None]):
-        pcs = _shares(*shares)
-        assert FleetSettings(pcs=pcs).batch_shares == {
-            name: share for name, share in zip(pcs, shares, strict=True) if share is not None
-        }
-
-
 @pytest.mark.parametrize(
     ("table", "named"),
     [
-        ("[pcs.attic]\nbatch_share = 1.5\n", "batch_share"),
-        ("[pcs.attic]\nbatch_share = 0\n", "batch_share"),
-        ("[pcs.attic]\nbatch_share = nan\n", "batch_share"),
-        ("[pcs.attic]\nbatch_shares = 1.0\n", "batch_shares"),
+        ("[pcs.attic]\nshare = nan\n", "share"),
+        ("[pcs.attic]\nshares = 1.0\n", "shares"),
         ('[pcs."a b"]\nshare = 0.5\n', "PC"),
         ("[pcs.attic]\nshare = 0.009\n", "share"),
         ("[pcs.attic]\nshare = 1.1\n", "share"),
