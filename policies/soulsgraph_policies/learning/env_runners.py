@@ -574,6 +574,7 @@ class RemoteSampling:
             unmade = getattr(error, "actor_init_failed", False)
             self._lose(runner, Failure(_last_words(str(error)), passes=False) if unmade else None)
             return None
+        now = "is back" if runner.host or runner.lost else "has started"
         runner.host = answer.host
         if answer.failure is not None:
             self._lose(runner, answer.failure)
@@ -586,7 +587,7 @@ class RemoteSampling:
             self._metrics.append(answer.metrics)
         if runner.lost:
             self._back.append(runner.index)
-        self._note(runner, "is back")
+        self._note(runner, now)
         return answer
 
     def _lose(self, runner: _Remote, failure: Failure | None) -> None:

@@ -215,10 +215,12 @@ from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 logging.basicConfig(format="%(message)s")
 
+MARK = sys.argv[-1]
+
 class Slow(env_runners.SkillGraphEnvRunner):
     def make_env(self):
         if self.worker_index == 2:
-            Path(sys.argv[-1]).write_text(str(os.getpid()))
+            Path(MARK).write_text(str(os.getpid()))
             time.sleep(600.0)
         super().make_env()
 
@@ -246,5 +248,5 @@ def test_a_node_that_is_lost_while_runners_start_is_reported_and_the_stage_goes_
         lost = next(node for node in cluster.workers if int(started.read_text()) in node.pids)
         lost.kill()
         assert job.wait() == 0, job.logs()
-    assert "env runner 2 has not started" in job.logs()
-    assert "decisions 2000 by 1" in job.logs()
+        assert "env runner 2 has not started" in job.logs()
+        assert "decisions 2000 by 1" in job.logs()
