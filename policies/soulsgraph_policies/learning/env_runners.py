@@ -488,6 +488,7 @@ class RemoteSampling:
             time.sleep(_LOOK_EVERY_S)
 
     def _take(self, runner: _Remote, answer: RunnerReply) -> None:
+        now = "is back" if runner.host or runner.lost else "has started"
         runner.host, runner.failure = answer.host, None
         if answer.failure is not None:
             self._lose(runner, answer.failure)
@@ -500,7 +501,7 @@ class RemoteSampling:
             self.metrics.append(answer.metrics)
         if runner.lost:
             self.back.append(runner.index)
-        self._note(runner, "is back")
+        self._note(runner, now)
 
     def _lose(self, runner: _Remote, failure: Failure | None) -> None:
         """Ask a runner again later; raises where nobody is left who could sample."""

@@ -215,10 +215,12 @@ from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 logging.basicConfig(format="%(message)s")
 
+MARK = sys.argv[-1]
+
 class Slow(env_runners.SkillGraphEnvRunner):
     def make_env(self):
         if self.worker_index == 2:
-            Path(sys.argv[-1]).write_text(str(os.getpid()))
+            Path(MARK).write_text(str(os.getpid()))
             time.sleep(600.0)
         super().make_env()
 
