@@ -54,7 +54,7 @@ ARGUMENTS: Mapping[str, str] = {
     "scenario": "a shipped fight by its name, a file, or a `Scenario`",
     "controller": "plays the skills upstream; scripts without one",
     "options": "a `SkillOptions`: weights of rewards, and what is observed",
-    "render_mode": '`"rgb_array"`, `"human"` (one lane), or none',
+    "render_mode": '`"rgb_array"` or none; `"human"` is Gymnasium\'s own window around it',
     "upstream": "the skills before the agent, by default those of the paper's chain",
     "observation": '`"values"`, or pictures: `"pixels"` (84, 84, 1), `"pixels-rgb"` (84, 84, 3), uint8',
     "boss_animations": "where animations are indicators: how many boss ids have one, at least; 0: those shipped",

@@ -151,7 +151,7 @@ class ContinualEnv(SkillEnv):
         task_identity: TaskIdentity = "none",
         task: int | None = None,
         options: SkillOptions | None = None,
-        render_mode: Literal["rgb_array", "human"] | None = None,
+        render_mode: Literal["rgb_array"] | None = None,
         observation: ObservationKind = "values",
     ) -> None:
         self.clock = TaskClock(sequence, steps_per_task, task_identity, task)
@@ -188,7 +188,6 @@ class ContinualEnv(SkillEnv):
         self.clock.changed = self.clock.position != self._playing
         if self.clock.changed:
             _begin_task(self, self._options, self._animations)
-            self.rollout.after_tick = None if self._window is None else self._show
             self._playing = self.clock.position
         super()._begin()
 

@@ -22,13 +22,12 @@ from soulsgraph_envs.combat.loop import Combat, Controller, Horizon
 from soulsgraph_envs.combat.rollout import FinishedDecisions, Rollout
 from soulsgraph_envs.combat.scripted import ScriptedPlay, references
 from soulsgraph_envs.core.config import EACH_ONCE, Between, check_arguments
-from soulsgraph_envs.core.errors import GameError, ResetNeededError, SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Picture, RenderableGame
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.seeds import EpisodeSeeds, checked_options, checked_seed
 from soulsgraph_envs.core.state import StateRows
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.render.pictures import PictureWindow, possible_here
 from soulsgraph_envs.render.pixels import SIZE, PixelTables, Shades
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillOptions, make_skill, training_scenario
 from soulsgraph_envs.skills.action_masks import ActionMasks
@@ -149,18 +148,16 @@ class SkillEnv(_Limited, gymnasium.Env[Observed, np.int64]):
 
     `observation` "pixels" shows a picture (84, 84, 1) uint8, "pixels-rgb" one (84, 84, 3), in place of values.
     Scripts play the skills `upstream`, by default those before it in the paper's chain, unless a `controller` does.
-    `render_mode` "rgb_array" draws the fight as it is after a decision, "human" shows every control
-    tick of it in a window, at the speed of the game. `boss_animations` is that of `make_skill`.
+    `render_mode` "rgb_array" draws the fight as it is after a decision. `boss_animations` is that of `make_skill`.
 
     `info` has at every reset and step: `reward/NAME`, each term of the decision that ended; `won` and `died`, whether
     the episode ended so; `seconds` of game time in the episode; `action_mask` (actions,) int8, as `action_masks`.
 
     Raises:
         UnknownNameError: for an unknown skill, scenario, render mode or observation.
-        GameError: for "human" without pygame or a display.
     """
 
-    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": PICTURES_PER_S}  # noqa: RUF012 - Gymnasium's own
+    metadata = {"render_modes": ["rgb_array"], "render_fps": PICTURES_PER_S}  # noqa: RUF012 - Gymnasium's own
 
     @check_arguments
     def __init__(
@@ -169,13 +166,14 @@ class SkillEnv(_Limited, gymnasium.Env[Observed, np.int64]):
         scenario: str | Path | Scenario = "iudex-phase1",
         controller: Controller | None = None,
         options: SkillOptions | None = None,
-        render_mode: Literal["rgb_array", "human"] | None = None,
+        render_mode: Literal["rgb_array"] | None = None,
         upstream: Annotated[Sequence[str], EACH_ONCE] | None = None,
         observation: ObservationKind = "values",
         boss_animations: Annotated[int, Between(0, 1000)] = 0,
     ) -> None:
+        # Gymnasium's vectorizers write into it.
+        self.metadata = dict(self.metadata)
         self.render_mode = render_mode
-        self.metadata = possible_here(self.metadata, render_mode)
         rollout = make_rollout(skill, scenario, 1, controller, options, upstream, boss_animations)
         self._kind = observation
         self.observation_space = observation_space(rollout.skill, rollout.combat.scenario, kind=observation)
@@ -184,29 +182,12 @@ class SkillEnv(_Limited, gymnasium.Env[Observed, np.int64]):
         self._lane = np.zeros(1, np.int64)
         self._seeds = EpisodeSeeds(1)
         self._under_way = False
-        self._window: PictureWindow | None = None
-        if render_mode == "human":
-            self._window = PictureWindow(f"soulsgraph: {skill}", PICTURE_SIZE, PICTURES_PER_S)
-            self.rollout.after_tick = self._show
 
     def play(self, rollout: Rollout) -> None:
         """Play this rollout from the next episode on."""
         skill, scenario = rollout.skill, rollout.combat.scenario
         self.rollout, self._masks = rollout, ActionMasks(skill, scenario)
         self._observer = observer(skill, scenario, self._kind)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy is made of, which goes on as this one does.
-
-        Raises:
-            GameError: if it shows a window.
-        """
-        if self._window is not None:
-            raise GameError(
-                'environment to copy: expected render_mode "rgb_array" or None, found "human", whose window is this '
-                "process's own; make the copy's with gymnasium.make."
-            )
-        return dict(vars(self))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -222,7 +203,6 @@ class SkillEnv(_Limited, gymnasium.Env[Observed, np.int64]):
         self._seeds.restart(seed, self.np_random)
         self._begin()
         self._under_way = True
-        self._show()
         return self._observe()[0], self._info()
 
     def _begin(self) -> None:
@@ -274,23 +254,16 @@ class SkillEnv(_Limited, gymnasium.Env[Observed, np.int64]):
         return info | {"action_mask": self.action_masks().astype(np.int8)}
 
     def render(self) -> Picture | None:  # type: ignore[override]
-        """Return a picture (360, 640, 3) in mode "rgb_array", else None: a window updates itself.
+        """Return a picture (360, 640, 3) in mode "rgb_array", else None.
 
         Raises:
             ResetNeededError: before the first reset.
         """
-        drawable = _drawable(self, self._seeds)
-        return _picture(self.rollout, 0, PICTURE_SIZE) if drawable and self._window is None else None
-
-    def _show(self) -> None:
-        if self._window is not None:
-            self._window.show(_picture(self.rollout, 0, PICTURE_SIZE))
+        return _picture(self.rollout, 0, PICTURE_SIZE) if _drawable(self, self._seeds) else None
 
     def close(self) -> None:
-        """Close the game and its window."""
+        """Close the game."""
         self._under_way = False
-        if self._window is not None:
-            self._window.close()
         self.rollout.combat.game.close()
 
 

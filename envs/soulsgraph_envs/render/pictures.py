@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -16,8 +14,6 @@ from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.game import Picture
 
-#: What an environment's window can be replaced by.
-_IN_ARRAYS = 'take render_mode="rgb_array"'
 #: SDL's drivers that draw where nobody sees it, and the variables by which a user asks SDL for a driver.
 _INVISIBLE, _ASKED_BY = ("offscreen", "dummy"), ("SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER")
 
@@ -42,7 +38,7 @@ class PictureWindow:
         GameError: if pygame is not installed, or there is no display.
     """
 
-    def __init__(self, title: str, size: tuple[int, int], pictures_per_s: float, remedy: str = _IN_ARRAYS) -> None:
+    def __init__(self, title: str, size: tuple[int, int], pictures_per_s: float, remedy: str) -> None:
         self._pygame, self._title, self._pictures_per_s = import_pygame(), title, pictures_per_s
         self._size, self._remedy = size[::-1], remedy
         self.closing, self.events = False, list[Any]()
@@ -78,17 +74,6 @@ class PictureWindow:
             ) from error
         pygame.display.set_caption(self._title)
         return surface
-
-
-def possible_here(metadata: Mapping[str, Any], render_mode: str | None) -> dict[str, Any]:
-    """Return a copy of an environment's metadata, without "human" where neither a display nor pygame is there for it.
-
-    Gymnasium's checker makes an environment of each mode. `render_mode` is the environment's own, which it has.
-    """
-    named = any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", *_ASKED_BY)))
-    window = find_spec("pygame") is not None and (named or not sys.platform.startswith("linux"))
-    modes = [mode for mode in metadata["render_modes"] if window or mode in ("rgb_array", render_mode)]
-    return {**metadata, "render_modes": modes}
 
 
 def open_display(pygame: Any) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 from gymnasium.wrappers import RecordEpisodeStatistics, RecordVideo
 
 from fakes.programs import read_video
-from soulsgraph_envs.core.errors import GameError, ResetNeededError, SoulsGraphError
+from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError
 from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 
 SIZE = (360, 640, 3)
@@ -51,36 +49,6 @@ def test_gymnasium_records_a_video_of_every_step_in_the_size_asked_for(id: str, 
     env.close()
     pictures = read_video(next((tmp_path / "videos").glob("*.mp4")))
     assert [picture.shape for picture in pictures] == [(*ASKED, 3) if OPTIONS[id] else SIZE] * 5
-
-
-def test_a_window_shows_every_control_tick_at_the_speed_of_the_game(screen: None) -> None:
-    import pygame
-
-    env, same = SkillEnv("dodge", render_mode="human"), SkillEnv("dodge", render_mode="rgb_array")
-    for each in (env, same):
-        each.reset(seed=2)
-    begun, began_s = env.rollout.combat.ticks[0], time.monotonic()
-    for action in (0, 1):
-        for each in (env, same):
-            each.step(action)
-    ticks = env.rollout.combat.ticks[0] - begun
-    assert ticks == 6
-    # The first one may come at once.
-    assert time.monotonic() - began_s >= (ticks - 1) * 0.09
-    shown = pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1)
-    assert np.array_equal(shown, same.render())
-    assert env.render() is None
-    env.close()
-    assert pygame.display.get_surface() is None
-
-
-def test_no_window_without_a_display_or_pygame(monkeypatch: pytest.MonkeyPatch, screen: None) -> None:
-    monkeypatch.setenv("SDL_VIDEODRIVER", "none-such")
-    with pytest.raises(GameError, match="display"):
-        SkillEnv(render_mode="human")
-    monkeypatch.setitem(sys.modules, "pygame", None)
-    with pytest.raises(GameError, match="pip install"):
-        SkillEnv(render_mode="human")
 
 
 @pytest.mark.parametrize("make", [SkillEnv, SkillVectorEnv])

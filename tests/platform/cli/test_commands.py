@@ -155,39 +155,6 @@ def _window(display, process):
     raise AssertionError("the window did not open")
 
 
-#: Makes every environment that is registered here with a window, and prints the error of each.
-_WINDOWS = """
-import warnings
-import gymnasium
-import soulsgraph_envs
-from soulsgraph_envs import eldengym
-from soulsgraph_envs.core.errors import GameError
-
-warnings.simplefilter("ignore")
-ids = [id for id, spec in gymnasium.registry.items() if str(spec.entry_point).startswith("soulsgraph_envs.")]
-ways = [(id, lambda id=id: gymnasium.make(id, render_mode="human")) for id in ids]
-many = dict(num_envs=2, vectorization_mode="sync", render_mode="human")
-ways += [("many", lambda: gymnasium.make_vec("soulsgraph/EndToEnd-v0", **many))]
-ways += [("eldengym", lambda: eldengym.make("Margit-v0", render_mode="human", driver="simulator"))]
-for name, make in ways:
-    try:
-        make()
-        print(name, "made a window")
-    except GameError as error:
-        print(name, error)
-"""
-
-
-@pytest.mark.slow
-def test_without_a_display_every_environment_refuses_a_window_and_names_what_needs_none():
-    hidden = ("WAYLAND_DISPLAY", "SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER", "XDG_RUNTIME_DIR")
-    environment = {name: value for name, value in os.environ.items() if name not in hidden} | {"DISPLAY": ":99999"}
-    command = [sys.executable, "-P", "-c", _WINDOWS]
-    lines = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert len(lines) >= 12
-    assert not [line for line in lines if "rgb_array" not in line]
-
-
 #: A person who begins, runs and rolls for a while, then ends the fight; pressed within the process, as no one else is
 #: there. The first of two presses may be heard before the window asks for it.
 #: What was pressed is let go once the window has heard of it, which a busy machine may be long in doing.

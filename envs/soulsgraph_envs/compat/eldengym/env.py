@@ -179,6 +179,8 @@ class FightEnv(gymnasium.Env[Any, Any]):
         self, reward_function: RewardFunction, limits: tuple[int | None, int | None], render_mode: str | None
     ) -> None:
         max_steps = limits[1] if limits[0] is None else limits[0]
+        # Gymnasium's vectorizers write into it.
+        self.metadata = dict(self.metadata)
         self.reward_function, self.render_mode = reward_function, render_mode
         self.max_step = self.max_steps = max_steps
         self.step_count = 0

@@ -93,6 +93,8 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         world: SoulsGymWorld | None = None,
         render_mode: Literal["rgb_array"] | None = None,
     ) -> None:
+        # Gymnasium's vectorizers write into it.
+        self.metadata = dict(self.metadata)
         self.game_speed, self.skip_steps, self.render_mode = game_speed, skip_steps, render_mode
         self.world = world or make_world(driver, games, game_speed, self.refills)
         self.action_space = gymnasium.spaces.Discrete(len(ACTIONS))
