@@ -25,55 +25,6 @@ def id_of(skill: str) -> str:
     return f"soulsgraph/{skill.title().replace('_', '')}-v0"
 
 
-class _Keywords(dict[str, Any]):
-    """Keywords of a spec, which note whether `make_vec` is to wrap single environments or to set up its vectorizer."""
-
-    single = False
-
-    def pop(self, name: str, *default: Any) -> Any:
-        """Return a keyword, or what the caller of `make_vec` passed."""
-        self.single = self.single or (name in ("wrappers", "vector_kwargs") and bool(default and default[0]))
-        return super().pop(name, *default)
-
-
-class LanesSpec(EnvSpec):
-    """A spec by which `make_vec` makes lanes of one simulator; environments one by one where each is to be wrapped.
-
-    Gymnasium refuses `wrappers` and `vector_kwargs` wherever a spec has a vector entry point and no mode is named. The
-    spec of one skill's id knows the skill's horizon.
-    """
-
-    _limit: int | None
-
-    def __post_init__(self) -> None:
-        """Watch what is asked of the keywords."""
-        super().__post_init__()  # type: ignore[no-untyped-call]
-        self.kwargs = self._keywords = _Keywords(self.kwargs)
-
-    @property
-    def vector_entry_point(self) -> Any:
-        """Where the lanes are, None where single environments are asked for."""
-        return None if self._keywords.single else self._lanes
-
-    @vector_entry_point.setter
-    def vector_entry_point(self, lanes: Any) -> None:
-        self._lanes = lanes
-
-    @property
-    def max_episode_steps(self) -> int | None:
-        """The steps of an episode, at most; None where the skill is an option of the id."""
-        if self._limit is None and "skill" in self._keywords:
-            # Imported here: most who import this package ask for no limit.
-            from soulsgraph_envs.skills import make_skill
-
-            self._limit = make_skill(self._keywords["skill"]).horizon
-        return self._limit
-
-    @max_episode_steps.setter
-    def max_episode_steps(self, limit: int | None) -> None:
-        self._limit = limit
-
-
 def register_skill(skill: str, upstream: Sequence[str] | None = None) -> None:
     """Register a skill's environment, `id_of(skill)`; scripts play those `upstream`."""
     _register_lanes(
@@ -83,7 +34,7 @@ def register_skill(skill: str, upstream: Sequence[str] | None = None) -> None:
 
 def _register_lanes(id: str, faces: str, keywords: dict[str, Any]) -> None:
     entry_point = f"soulsgraph_envs.gym.{faces}"
-    spec = LanesSpec(id, f"{entry_point}Env", kwargs=keywords, vector_entry_point=f"{entry_point}VectorEnv")
+    spec = EnvSpec(id, f"{entry_point}Env", kwargs=keywords, vector_entry_point=f"{entry_point}VectorEnv")
     gymnasium.registry[id] = spec
 
 

@@ -1,12 +1,11 @@
-"""Checks for whoever writes a game driver or an agent: the contract of games, and whether an agent learns."""
+"""Checks for whoever writes a game driver: the contract of games."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-import gymnasium
 import numpy as np
 
 from soulsgraph_envs.core.errors import GameError
@@ -20,7 +19,6 @@ MakeGame = Callable[[int], Game]
 
 
 _TICKS = 40
-_PLAYED, _LEARNED = 40, 34
 _SIZE = (18, 32)
 _ANGLES = (Raw.PLAYER_ANGLE, Raw.BOSS_ANGLE)
 _LEVELS = ((Raw.PLAYER_HP, Raw.PLAYER_HP_MAX), (Raw.STAMINA, Raw.STAMINA_MAX), (Raw.BOSS_HP, Raw.BOSS_HP_MAX))
@@ -51,51 +49,6 @@ def check_game(make_game: MakeGame, scenario: Scenario | None = None, lanes: int
         _check_seeds(make_game, fought, lanes)
     if isinstance(game, SavableGame):
         _check_resume(make_game, fought, lanes)
-
-
-class PredictingAgent(Protocol):
-    """An agent like stable-baselines3's: `predict` returns an action, drawn or greedy, and a state."""
-
-    def predict(self, observation: Any) -> tuple[Any, Any]:
-        """Choose an action."""
-
-
-class PaidActions(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Replace an environment's reward: 1 for an action whose (first) number has the given parity, else 0."""
-
-    def __init__(self, env: gymnasium.Env[Any, Any], parity: int) -> None:
-        super().__init__(env)
-        self.parity = parity
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Step and pay."""
-        observation, _, terminated, truncated, info = self.env.step(action)
-        return observation, float(np.ravel(action)[0] % 2 == self.parity), terminated, truncated, info
-
-
-def check_agent_learns(
-    make_env: Callable[[], gymnasium.Env[Any, Any]], train: Callable[[gymnasium.Env[Any, Any]], PredictingAgent]
-) -> None:
-    """Train an agent where even actions pay and another where odd ones do: each plays 34 of 40 for its pay.
-
-    False alarms: one that draws its actions without regard to its rewards passes with a probability of 2e-11
-    (binomial, one half); one that plays the same whatever it is paid never does.
-
-    Raises:
-        AssertionError: if either plays fewer.
-    """
-    for parity in (0, 1):
-        env = PaidActions(make_env(), parity)
-        agent, paid = train(env), 0.0
-        observation, _ = env.reset(seed=0)
-        for _ in range(_PLAYED):
-            observation, reward, terminated, truncated, _ = env.step(agent.predict(observation)[0])
-            paid += reward
-            if terminated or truncated:
-                observation, _ = env.reset()
-        env.close()  # type: ignore[no-untyped-call]
-        if paid < _LEARNED:
-            raise AssertionError(f"expected {_LEARNED} of {_PLAYED} actions that pay, found {paid:g}")
 
 
 def sample_controls(lanes: int, ticks: int, seed: int = 0) -> Controls:

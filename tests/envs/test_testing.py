@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from fakes.games import FakeGame
+from fakes.paid_actions import check_agent_learns
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.state import Control, Raw, RawValues
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.testing import check_agent_learns, check_game, sample_controls
+from soulsgraph_envs.testing import check_game, sample_controls
 
 
 @pytest.mark.parametrize(("game", "lanes"), [(Simulator, 4), (Simulator, 1), (FakeGame, 4)])

@@ -389,10 +389,10 @@ def by_name(cls: _E) -> _E:
     """Let files have the members of an enumeration by their names, flags as in "FORWARD|LEFT"."""
 
     def member(text: str) -> Enum:
-        names = text.split("|") if issubclass(cls, Flag) else [text]
-        if unknown := [name for name in names if name not in cls.__members__]:
-            raise ValueError(f"should be one of {', '.join(cls.__members__)}, not {shown(unknown[0])}")
-        return reduce(or_, (cls[name] for name in names))
+        try:
+            return reduce(or_, (cls[name] for name in (text.split("|") if issubclass(cls, Flag) else [text])))
+        except KeyError as error:
+            raise ValueError(f"should be one of {', '.join(cls.__members__)}, not {error}") from error
 
     def schema(source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema as of

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -83,26 +81,11 @@ def open_display(pygame: Any) -> None:
         pygame.error: if there is none: SDL alone would draw where nobody sees it, without an end.
     """
     asked = ",".join(os.environ.get(name, "") for name in _ASKED_BY).split(",")
-    with _quiet_wayland():
-        pygame.display.init()
+    pygame.display.init()
     driver = pygame.display.get_driver()
     if driver in _INVISIBLE and driver not in asked:
         pygame.display.quit()
         raise pygame.error(f"only SDL's driver {driver!r}, whose window nobody sees")
-
-
-@contextmanager
-def _quiet_wayland() -> Iterator[None]:
-    """Keep Wayland's library, which SDL tries first, from printing that XDG_RUNTIME_DIR is not set."""
-    missing = "XDG_RUNTIME_DIR" not in os.environ
-    if missing:
-        # No socket is there, as without the variable.
-        os.environ["XDG_RUNTIME_DIR"] = os.devnull
-    try:
-        yield
-    finally:
-        if missing:
-            del os.environ["XDG_RUNTIME_DIR"]
 
 
 def import_pygame(extra: str = "watch") -> Any:

@@ -195,7 +195,7 @@ def _environment_of(played: PlayedSkill, scenarios: set[str]) -> EnvSpec | None:
     if len(scenarios) > 1 or _names(make_skill(played.name)) != ([*played.observation], [*played.actions]):
         return None
     keywords = {**spec.kwargs, "scenario": next(iter(scenarios))}
-    return EnvSpec(spec.id, spec.entry_point, max_episode_steps=spec.max_episode_steps, kwargs=keywords)
+    return EnvSpec(spec.id, spec.entry_point, max_episode_steps=make_skill(played.name).horizon, kwargs=keywords)
 
 
 def _names(skill: Skill) -> tuple[list[str], list[str]]:

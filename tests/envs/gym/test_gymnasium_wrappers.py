@@ -165,8 +165,8 @@ def test_make_vec_wraps_single_environments_or_makes_lanes():
     options = {
         "SkillVectorEnv NextStep": {},
         "SkillVectorEnv Disabled": {"autoreset_mode": "Disabled"},
-        "SyncVectorEnv NextStep": {"wrappers": [_Doubled]},
-        "SyncVectorEnv Disabled": {"vector_kwargs": {"autoreset_mode": "Disabled"}},
+        "SyncVectorEnv NextStep": {"vectorization_mode": "sync", "wrappers": [_Doubled]},
+        "SyncVectorEnv Disabled": {"vectorization_mode": "sync", "vector_kwargs": {"autoreset_mode": "Disabled"}},
     }
     made = {kind: gymnasium.make_vec("soulsgraph/Skill-v0", LANES, skill=SKILL, **own) for kind, own in options.items()}
     for kind, env in made.items():

@@ -78,7 +78,6 @@ def test_the_spec_names_the_skills_horizon_unless_another_limit_is_asked_for(id)
         horizon = env.unwrapped.rollout.skill.horizon
         assert env.spec.max_episode_steps == horizon
         assert make(id, max_episode_steps=10).spec.max_episode_steps == 10
-    assert gymnasium.spec(id).max_episode_steps == (horizon if id in IDS.values() else None)
     assert gymnasium.make("soulsgraph/Skill-v0", skill="camera").spec.max_episode_steps == 128
     gymnasium.wrappers.TimeAwareObservation(gymnasium.make(id))
 

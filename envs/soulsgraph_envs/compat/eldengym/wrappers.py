@@ -172,9 +172,8 @@ class HPRefundWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         boss_max_hp_attr: str = "NpcMaxHp",
     ) -> None:
         super().__init__(env)
-        player = ("player_damage_taken", player_hp_attr, player_max_hp_attr)
-        boss = ("boss_damage_dealt", boss_hp_attr, boss_max_hp_attr)
-        self._refunds = [refund for refund, wanted in ((player, refund_player), (boss, refund_boss)) if wanted]
+        self._refunds = [("player_damage_taken", player_hp_attr, player_max_hp_attr)] * refund_player
+        self._refunds += [("boss_damage_dealt", boss_hp_attr, boss_max_hp_attr)] * refund_boss
         self._before: dict[str, float] = {}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:

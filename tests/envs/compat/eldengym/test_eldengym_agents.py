@@ -11,8 +11,8 @@ from typing import Any
 import gymnasium
 import pytest
 
+from fakes.paid_actions import PredictingAgent, check_agent_learns
 from soulsgraph_envs import eldengym
-from soulsgraph_envs.testing import PredictingAgent, check_agent_learns
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning"),

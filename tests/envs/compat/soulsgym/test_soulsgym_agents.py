@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import soulsgraph_envs.compat.soulsgym as soulsgym
+from fakes.paid_actions import check_agent_learns
 from soulsgraph_envs.compat.soulsgym.environments import zero_based
-from soulsgraph_envs.testing import check_agent_learns
 
 
 def make():
