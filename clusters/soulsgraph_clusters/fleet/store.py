@@ -11,6 +11,7 @@ import os
 import secrets
 import sqlite3
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -35,6 +36,8 @@ UNFINISHED = "unfinished"
 _FORMAT = 1
 #: Of several processes that open it at once one has it after so long, and the others are refused.
 _OTHERS_S = 0.5
+#: Chunks that are forgotten together, and how long others may then write.
+_FORGOTTEN_AT_ONCE, _TURN_S = 500, 0.005
 #: What is known of a chunk for good, and apart from it what is forgotten once it was learned from.
 _CHUNKS = (
     "CREATE TABLE chunks (position INTEGER PRIMARY KEY, pc TEXT, game TEXT, boot TEXT, number INTEGER, "
@@ -302,8 +305,15 @@ class Journal(Store):
         """Forget the contents of chunks before a position; that they were there is known for good."""
         # What a power cut brings back is forgotten the next time.
         with self.transaction(synced=False):
-            self._run("DELETE FROM contents WHERE position < ?", before)
             self._run("UPDATE stage SET first = MAX(first, ?)", before)
+        some = "SELECT position FROM contents WHERE position < ? LIMIT ?"
+        forgotten = _FORGOTTEN_AT_ONCE
+        while forgotten == _FORGOTTEN_AT_ONCE:
+            with self.transaction(synced=False):
+                query = f"DELETE FROM contents WHERE position IN ({some})"
+                forgotten = self._run(query, before, _FORGOTTEN_AT_ONCE).rowcount
+            # Chunks that come meanwhile are written in between.
+            time.sleep(_TURN_S)
 
     def first_lane(self, pc: str, game: str, lanes: int) -> int:
         """Return the first of a game's lanes in the stage; a game of another number of lanes is another one."""

@@ -11,6 +11,7 @@ from fakes.runs import of_stage, pretend_training
 from fakes.waiting import until
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph_clusters.fleet.gateway.status import read_status
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +52,12 @@ def test_a_fleet_trains_an_own_skill_and_pcs_without_the_code_are_refused_by_nam
         return of_stage(run.path / "journal", "parry")
 
     first = train()
-    until(lambda: len(read_records(journal(), "parry")) > 3 or not first.running, "chunks")
+
+    def chunks():
+        status = read_status(run.path / "journal")
+        return 0 if status is None else status.records
+
+    until(lambda: chunks() > 3 or not first.running, "chunks")
     assert first.running, first.logs()
     os.kill(first.pid, signal.SIGINT)
     assert first.wait() == 130, first.logs()

@@ -66,6 +66,16 @@ def test_a_game_that_cannot_be_started_or_read_is_tried_again(tmp_path, monkeypa
         process.join()
 
 
+def test_two_hosts_of_one_user_keep_what_they_send_apart_and_two_of_one_token_do_not(tmp_path):
+    def spool(name):
+        return HostOptions("127.0.0.1:7443", tmp_path / name, tmp_path / "games.toml").game_spool(1)
+
+    assert spool("attic.token") == spool("attic.token") != spool("cellar.token")
+    # Tokens of one name lie in folders of two heads.
+    assert spool("one/token") != spool("two/token")
+    assert spool("attic.token").parent.parent == spool("cellar.token").parent.parent == host.state_folder()
+
+
 @pytest.mark.slow
 def test_a_spool_that_another_process_has_is_one_line_and_the_game_plays_when_it_is_free(tmp_path, monkeypatch):
     monkeypatch.setattr(host, "RESTART_AFTER_S", (0.01, 0.1))
