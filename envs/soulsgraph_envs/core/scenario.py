@@ -606,11 +606,6 @@ def fight_tables(name_or_path: str | Path) -> list[dict[str, Any]]:
     return [fight, *(read_data(kind, find(kind, part)) for kind, part in parts)]
 
 
-def fight_parts(scenario: Scenario) -> list[tuple[str, str]]:
-    """Return the player and the bosses of a fight, each by its kind of file and its name."""
-    return [("player", scenario.player), *(("boss", phase.boss) for phase in scenario.phases())]
-
-
 def load_boss(name_or_path: str | Path) -> BossData:
     """Load one phase of a boss; raises as `load_scenario` does."""
     return load_data("boss", BossData, name_or_path)

@@ -26,7 +26,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerLostError, WorkerProcess
 from soulsgraph_envs.combat.rollout import Episodes, Rollout
 from soulsgraph_envs.core.config import to_json
-from soulsgraph_envs.core.errors import SoulsGraphError, reading
+from soulsgraph_envs.core.errors import reading
 from soulsgraph_envs.core.files import whole_file, write_json
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
@@ -109,8 +109,7 @@ def check_evaluation(seed: int, episodes: int) -> None:
 
 
 def evaluation_seeds(seed: int, episodes: int) -> Seeds:
-    """Return the seeds of that many episodes, disjoint from training's; raises as `check_evaluation` does."""
-    check_evaluation(seed, episodes)
+    """Return the seeds of that many episodes, disjoint from training's."""
     return derive_seeds(int(derive_seeds(seed, _EVALUATION_STREAM)[0]), 0, np.arange(episodes))
 
 
@@ -409,13 +408,7 @@ def allowed_rows(run: RunFolder) -> tuple[WinRateRow, ...]:
 
     Another scenario than the paper's first has the ablations of part (a) only; a project's graph has its own rows.
     """
-    plan = run.plan
-    order = plan.skill_graph.order
-    missing = [name for name in order if not run.library.versions(name)]
-    if missing:
-        raise SoulsGraphError(
-            f"{run.path}: expected every skill trained, found no {', '.join(missing)}", "train them first"
-        )
+    plan, order = run.plan, run.plan.skill_graph.order
     if settings := plan.own_settings:
         home = plan.scenario
         return tuple(
@@ -441,15 +434,16 @@ def _as_adapted(run: RunFolder, row: WinRateRow) -> WinRateRow | None:
 
 def table_inputs(run: RunFolder, episodes: int, seed: int) -> dict[str, Any]:
     """Return what determines the rows of a run's table: the fights, the versions that play in them, the episodes."""
-    rows = allowed_rows(run)
-    played = {row.trained_on: load_artifacts(run, row.trained_on, run.plan.skill_graph.order) for row in rows}
+    rows, order = allowed_rows(run), run.plan.skill_graph.order
+    fights, homes = dict.fromkeys(row.scenario for row in rows), dict.fromkeys(row.trained_on for row in rows)
     return {
         "episodes": episodes,
         "seed": seed,
         "rows": [row.label for row in rows],
-        "fights": {row.scenario: scenario_digest(row.scenario) for row in rows},
+        "fights": {fight: scenario_digest(fight) for fight in fights},
         "versions": {
-            home: {name: one.card.digest for name, one in artifacts.items()} for home, artifacts in played.items()
+            home: {name: run.library.card(name, lineage.version_in_play(run, name, home)).digest for name in order}
+            for home in homes
         },
     }
 

@@ -332,7 +332,7 @@ def _made(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
     library, inputs, cards = run.library, stage_inputs(run, stage), dict[str, SkillCard]()
     for part in (part for part in stage.parts if library.versions(part.skill)):
         card = library.card(part.skill, version_in_play(run, part.skill, part.scenario, stage.after))
-        own, found = (scenario_digest(part.scenario), part.parent), (card.training.fight, card.parent)
+        own, found = (digest_of(inputs["fight"]), part.parent), (card.training.fight, card.parent)
         frozen = {one.skill: one.digest for one in card.upstream if one.skill not in stage.skills}
         kept = library.inputs(card.skill, card.version)
         if kept == inputs or (not kept and own == found and frozen.items() <= inputs["frozen"].items()):

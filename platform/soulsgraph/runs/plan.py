@@ -8,19 +8,17 @@ it, as plain values by name, which are compared with those of what is asked for.
 from __future__ import annotations
 
 import json
-import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from soulsgraph_envs.core import config
 from soulsgraph_envs.core.config import digest_of
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, plain_range, shown
 from soulsgraph_envs.core.files import slug
-from soulsgraph_envs.core.scenario import fight_parts, fight_tables, load_player, load_scenario, supported_controls
+from soulsgraph_envs.core.scenario import fight_tables, load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill
 from soulsgraph_policies.agents.projects import SkillGraph, find_graph, project_of
@@ -336,56 +334,8 @@ def scenario_digest(name: str) -> str:
     Raises:
         SoulsGraphError: if a file is missing or holds something else.
     """
-    known = _DIGESTS.get(name)
-    if known is not None and _states(known.files) == known.states:
-        return known.digest
-    scenario = load_scenario(name)
-    digest = digest_of(fight_tables(name))
-    parts = ("scenario", name), *fight_parts(scenario)
-    _remember(name, digest, [file for kind, part in parts for file in _files(kind, part)])
-    return digest
-
-
-class _FightDigest(NamedTuple):
-    """A fight's digest, its files, and how they were when it was made."""
-
-    digest: str
-    files: Sequence[Path]
-    states: Sequence[tuple[int, ...]]
-
-
-_DIGESTS: dict[str, _FightDigest] = {}
-#: A file that was written since may have been written again without another time.
-_SETTLED_NS = 2 * 10**9
-
-
-def _files(kind: str, name: str) -> list[Path]:
-    """Return the files of a name, those that it is based on included; what is generated has none."""
-    return [file for file in config.files_of(kind, config.find(kind, name)) if not config.is_generated(file)]
-
-
-def _states(files: Sequence[Path]) -> list[tuple[int, ...]]:
-    """Return times, size and number of files; none where one is missing."""
-    try:
-        return [(of.st_mtime_ns, of.st_ctime_ns, of.st_size, of.st_ino) for of in map(os.stat, files)]
-    except OSError:
-        return []
-
-
-def _remember(name: str, digest: str, files: Sequence[Path]) -> None:
-    """Keep a digest for as long as its files stay as they are: it takes ten milliseconds, and is asked for often."""
-    states = _states(files)
-    if states and max(max(state[:2]) for state in states) < time.time_ns() - _SETTLED_NS:
-        _DIGESTS[name] = _FightDigest(digest, [*files], states)
-
-
-#: Digits of a digest in names.
-_DIGITS = 8
-
-
-def short(digest: str) -> str:
-    """Return a digest as names have it."""
-    return digest[:_DIGITS]
+    load_scenario(name)
+    return digest_of(fight_tables(name))
 
 
 def expect_fight(scenario: str, fight: str, of: str) -> None:
@@ -397,8 +347,8 @@ def expect_fight(scenario: str, fight: str, of: str) -> None:
     if (present := scenario_digest(scenario)) != fight:
         remedy = "restore it" if scenario.endswith(".toml") else "use the version of soulsgraph that created it"
         raise SoulsGraphError(
-            f"{scenario}: expected the fight that {of} was created with ({short(fight)}), found that it changed "
-            f"({short(present)}); {remedy}, or begin anew under another name."
+            f"{scenario}: expected the fight that {of} was created with ({fight[:8]}), found that it changed "
+            f"({present[:8]}); {remedy}, or begin anew under another name."
         )
 
 

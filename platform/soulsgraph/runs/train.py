@@ -87,10 +87,10 @@ class StageSetup:
         order = [name for name in graph.order if name in taking_part]
         self.skills = tuple(make_skill(name, plan.options) for name in order)
         self.scenario = training_scenario(load_scenario(stage.scenario), self.skills[-1])
-        #: All that determines the stage, and a digest of its fight, whose file may be edited while it is trained.
         known = {one.skill: one.version for card in made for one in card.upstream if one.skill not in stage.skills}
         frozen = {name: known[name] for name in order if name in known} if made else lineage.frozen_versions(run, stage)
-        self.inputs, self.fight = lineage.stage_inputs(run, stage, frozen), scenario_digest(stage.scenario)
+        #: All that determines the stage, of which the fight's file may be edited while it is trained.
+        self.inputs = lineage.stage_inputs(run, stage, frozen)
         self.key = lineage.stage_key(run, stage, self.inputs)
         self.upstream = {name: library.load(name, version) for name, version in frozen.items()}
         for artifact in self.upstream.values():
@@ -338,7 +338,7 @@ def trained_artifact(
             packages=package_versions(),
             jointly=setup.stage.skills if setup.stage.jointly else (),
             project=setup.project,
-            fight=setup.fight,
+            fight=digest_of(setup.inputs["fight"]),
             learning=digest_of(setup.inputs["learns"][stage.skill]),
         ),
         upstream=tuple(artifacts.UpstreamArtifact(card.skill, card.version, card.digest) for card in cards),
