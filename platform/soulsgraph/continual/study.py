@@ -228,7 +228,6 @@ class ContinualUnit:
         return f"units/{self.method}-{self.seed}"
 
 
-_FORMAT, _VERSION = "study of continual learning by soulsgraph", 1
 _REMEDY = "restore the file from a copy or begin another with `run`"
 _SESSIONS = "sessions.json"
 
@@ -237,9 +236,6 @@ _SESSIONS = "sessions.json"
 class _ContinualFile:
     """What `continual.json` holds; `tasks` is a digest of the sequence, in its order, with budgets and fights."""
 
-    format: str
-    version: int
-    created: str
     tasks: str
     plan: ContinualStudy
 
@@ -262,7 +258,7 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
     Layout: `continual.json`, `sessions.json`, `units/<method>-<seed>/` and `results/<table>.parquet`.
     """
 
-    kind, plan_file = "continual study", "continual.json"
+    kind, plan_file, holds = "continual study", "continual.json", _ContinualFile
 
     def check_memory(self) -> None:
         """Refuse a study whose replays, and what its methods keep, would fill more than half of the memory.
@@ -279,7 +275,7 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
 
     def description(self) -> _ContinualFile:
         """Return what `continual.json` holds when it is begun."""
-        return _ContinualFile(_FORMAT, _VERSION, _now(), sequence_digest(self.plan.tasks), self.plan)
+        return _ContinualFile(sequence_digest(self.plan.tasks), self.plan)
 
     @classmethod
     def open(cls, path: Path) -> ContinualFolder:
@@ -288,15 +284,7 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
         Raises:
             SoulsGraphError: if it is none, its plan does not hold, or a fight changed since it was begun.
         """
-        file = path / cls.plan_file
-        if not file.is_file():
-            remedy = "name the folder of one"
-            raise RunFolderError(path, "the folder of a continual study", f"no {cls.plan_file} in it", remedy)
-        where = Where(file, remedy=_REMEDY)
-        values = read_file(where)
-        if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
-            raise RunFolderError(file, f"format {_FORMAT!r} {_VERSION}", "another", _REMEDY)
-        begun = validate(_ContinualFile, values, where)
+        file, begun = path / cls.plan_file, cls.read(path)
         if sequence_digest(begun.plan.tasks) != begun.tasks:
             expected = f"the sequence {slug(begun.plan.sequence)} and the fights that it was created with"
             raise RunFolderError(file, expected, "that they changed", "restore them or begin anew")

@@ -235,7 +235,7 @@ def _scores(variant: Reproduction) -> dict[int, list[float]]:
 
 _SHARE = "share of "
 #: What a description holds for programs, or is shown session by session.
-_OF_THE_FILE = ("format", "version", "sessions")
+_OF_THE_FILE = ("format", "format_version", "sessions")
 
 
 def _measures(item: Reproduction) -> dict[str, SeedValues]:

@@ -213,8 +213,6 @@ def check_stable_baselines(preset: Preset) -> None:
         )
 
 
-_FORMAT, _VERSION = "soulsgraph reproduction", 1
-_REMEDY = "restore the file from a copy or begin another with `run`"
 _AGAIN = "remove it and run the reproduction again"
 
 
@@ -222,8 +220,6 @@ _AGAIN = "remove it and run the reproduction again"
 class _ReproductionFile:
     """What `reproduction.json` holds; each session has its `wall_time_s`, and where it ran."""
 
-    format: str
-    version: int
     plan: Study
     started: str
     wall_time_s: float
@@ -242,7 +238,7 @@ class ReproductionFolder(PlannedFolder[Study]):
     `references.json` and `records/<table>.parquet`.
     """
 
-    kind, plan_file = "reproduction", DESCRIPTION
+    kind, plan_file, holds = "reproduction", DESCRIPTION, _ReproductionFile
 
     def check_memory(self) -> None:
         """Refuse a study whose replay would fill more than half of the memory; raises DataError."""
@@ -251,7 +247,7 @@ class ReproductionFolder(PlannedFolder[Study]):
 
     def description(self) -> _ReproductionFile:
         """Return what `reproduction.json` holds when it is begun."""
-        return _ReproductionFile(_FORMAT, _VERSION, self.plan, _now(), 0.0, _fights(), [])
+        return _ReproductionFile(self.plan, _now(), 0.0, _fights(), [])
 
     @classmethod
     def open(cls, path: Path) -> ReproductionFolder:
@@ -260,12 +256,7 @@ class ReproductionFolder(PlannedFolder[Study]):
         Raises:
             SoulsGraphError: if it is no reproduction, its plan does not hold, or the fights changed since it was begun.
         """
-        file = path / DESCRIPTION
-        if not file.is_file():
-            raise SoulsGraphError(
-                f"{path}: expected the folder of a reproduction, found no {DESCRIPTION} in it", "name the folder of one"
-            )
-        begun = _read_begun(file)
+        file, begun = path / DESCRIPTION, _read_begun(path)
         # Results of different fights cannot be compared.
         if begun.scenarios != (now := _fights()):
             raise SoulsGraphError(
@@ -362,19 +353,16 @@ class ReproductionFolder(PlannedFolder[Study]):
 
     def begin_session(self) -> None:
         """Record when, where, and from which commit and packages the work begins or continues."""
-        begun = _read_begun(self.path / DESCRIPTION)
+        begun = _read_begun(self.path)
         session = {"started": _now(), "wall_time_s": 0.0, **describe_origin()}
-        self._describe(replace(begun, sessions=[*begun.sessions, session]))
+        self.write(replace(begun, sessions=[*begun.sessions, session]))
 
     def add_wall_time(self, seconds: float) -> None:
         """Add to the time that the last session has taken, and to that of all sessions together."""
-        begun = _read_begun(self.path / DESCRIPTION)
+        begun = _read_begun(self.path)
         *before, last = begun.sessions
         sessions = [*before, {**last, "wall_time_s": round(last["wall_time_s"] + seconds, 1)}]
-        self._describe(replace(begun, wall_time_s=round(begun.wall_time_s + seconds, 1), sessions=sessions))
-
-    def _describe(self, begun: _ReproductionFile) -> None:
-        write_json(self.path / DESCRIPTION, to_table(begun))
+        self.write(replace(begun, wall_time_s=round(begun.wall_time_s + seconds, 1), sessions=sessions))
 
     def piece(self, job: SeedJob, piece: str) -> Path:
         """Return the file of a piece of a job's records."""
@@ -383,12 +371,9 @@ class ReproductionFolder(PlannedFolder[Study]):
         return self.path / "seeds" / str(job.seed) / "pieces" / f"{job.part}-{piece}.json"
 
 
-def _read_begun(file: Path) -> _ReproductionFile:
-    where = Where(file, remedy=_REMEDY)
-    values = read_file(where)
-    if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
-        raise SoulsGraphError(f"{file}: expected format {_FORMAT!r} {_VERSION}, found another; {_REMEDY}.")
-    begun = validate(_ReproductionFile, values, where)
+def _read_begun(path: Path) -> _ReproductionFile:
+    begun: _ReproductionFile = ReproductionFolder.read(path)
+    where = Where(path / DESCRIPTION)
     for index, session in enumerate(begun.sessions):
         validate(float, session.get("wall_time_s"), where.at("sessions").at(index).at("wall_time_s"))
     return begun

@@ -20,13 +20,12 @@ from soulsgraph_envs.core.files import FileLock, HeldError
 from soulsgraph_policies.agents.library import SkillLibrary
 from soulsgraph_policies.agents.projects import ProjectDigest
 
-_FORMAT, _FORMAT_VERSION = "soulsgraph run", 1
+_VERSION = 1
 #: The file that whoever writes a folder locks.
 LOCK = ".lock"
 #: The checkpoints of all stages, as a pattern below a run folder.
 CHECKPOINTS = "checkpoints/*/step-*"
-_ANOTHER, _ANY = "name another folder with `run`", "name the folder of a run"
-_REMEDY = "restore the file from a copy or begin a new run"
+_ANOTHER = "name another folder with `run`"
 #: For how long whoever meets a held lock looks again: a look at a folder holds its lock for a moment as well.
 _HELD_FOR_S, _LOOK_EVERY_S = 1.0, 0.05
 
@@ -48,8 +47,6 @@ class _Graph:
 class _PlanFile:
     """What `plan.json` holds."""
 
-    format: str
-    format_version: int
     created: str
     graph: _Graph
     #: Where the graph is a project's.
@@ -64,11 +61,12 @@ P = TypeVar("P")
 class PlannedFolder(ABC, Generic[P]):
     """A folder that is begun with a plan: make one with `create`, `open`, or `planned` and later `locked`.
 
-    A subclass names its `kind` and the file that holds the plan.
+    A subclass names its `kind`, the file that holds the plan, and the dataclass of what else the file `holds`.
     """
 
     kind: ClassVar[str]
     plan_file: ClassVar[str]
+    holds: ClassVar[type[Any]]
 
     def __init__(self, path: Path, plan: P) -> None:
         self.path, self.plan = path, plan
@@ -110,7 +108,41 @@ class PlannedFolder(ABC, Generic[P]):
 
     @abstractmethod
     def description(self) -> object:
-        """Return the dataclass that the plan's file holds when the folder is begun."""
+        """Return what the plan's file holds when the folder is begun."""
+
+    def write(self, description: object) -> None:
+        """Write the plan's file; raises WriteError."""
+        form = {"format": f"soulsgraph {self.kind}", "format_version": _VERSION}
+        files.write_json(self.path / self.plan_file, {**form, **to_table(description)})
+
+    @classmethod
+    def read(cls, path: Path) -> Any:
+        """Return what the plan's file of a folder holds.
+
+        Raises:
+            RunFolderError: if there is no such file, or it has another format.
+            ProjectError: if it is of a project that is not loaded or has changed; nothing is imported.
+            ReadError: if it cannot be read.
+            SoulsGraphError: if its plan does not hold.
+        """
+        file, expected = path / cls.plan_file, {"format": f"soulsgraph {cls.kind}", "format_version": _VERSION}
+        with reading(path):
+            if not path.exists():
+                files.settle(path.parent)
+            begun, there = file.is_file(), path.exists()
+        if not begun:
+            found = f"no {cls.plan_file} in it" if there else "no such folder"
+            raise RunFolderError(path, f"the folder of a {cls.kind}", found, f"name the folder of a {cls.kind}")
+        where = Where(file, remedy=f"restore the file from a copy or begin a new {cls.kind}")
+        values = validate(dict[str, Any], read_file(where), where)
+        for name, value in expected.items():
+            # True is 1 for Python.
+            if repr(found := values.pop(name, None)) != repr(value):
+                remedy = "name another folder, or use the version of soulsgraph that wrote it"
+                raise RunFolderError(file, f"{name.replace('_', ' ')} {value!r}", shown(found), remedy)
+        if (project := values.get("project")) is not None:
+            validate(ProjectDigest, project, where.at("project")).check(path)
+        return validate(cls.holds, values, where)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -131,7 +163,7 @@ class PlannedFolder(ABC, Generic[P]):
             files.settle_all(self.path)
             if not self.begun:
                 self.require_empty()
-                files.write_json(self.path / self.plan_file, to_table(self.description()))
+                self.write(self.description())
                 self.begun = True
             yield
 
@@ -169,7 +201,7 @@ class RunFolder(PlannedFolder[Plan]):
     `results/<name>.parquet`. A stage is named by its key, which has a digest of all that determines it.
     """
 
-    kind, plan_file = "run", "plan.json"
+    kind, plan_file, holds = "run", "plan.json", _PlanFile
 
     def __init__(self, path: Path, plan: Plan, fight: str = "") -> None:
         super().__init__(path, plan)
@@ -192,37 +224,17 @@ class RunFolder(PlannedFolder[Plan]):
         plan, now = self.plan, datetime.now(UTC).isoformat()
         graph = _Graph(plan.graph, plan.skill_graph.digest)
         self._fight = scenario_digest(plan.scenario)
-        return _PlanFile(_FORMAT, _FORMAT_VERSION, now, graph, ProjectDigest.of(plan.graph), self._fight, plan)
+        return _PlanFile(now, graph, ProjectDigest.of(plan.graph), self._fight, plan)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """Open a run that `create` began.
 
         Raises:
-            RunFolderError: if it is no run, or one of another format or graph version.
-            ProjectError: if its graph is of a project that is not loaded or has changed; nothing is imported.
-            ReadError: if it cannot be read.
-            SoulsGraphError: if its plan does not hold.
+            RunFolderError: as `read`, and if it has another graph, or its own scenario's file changed.
+            SoulsGraphError: as `read`.
         """
-        file = path / cls.plan_file
-        with reading(path):
-            if not path.exists():
-                files.settle(path.parent)
-            begun, there = file.is_file(), path.exists()
-        if not begun:
-            found = "no plan.json in it" if there else "no such folder"
-            raise RunFolderError(path, "the folder of a run", found, _ANY)
-        where = Where(file, remedy=_REMEDY)
-        values = read_file(where)
-        if not isinstance(values, dict) or values.get("format") != _FORMAT:
-            raise RunFolderError(file, f"a plan of format {_FORMAT!r}", "another file", _ANY)
-        version = values.get("format_version")
-        if version != _FORMAT_VERSION:
-            remedy = "use the version of soulsgraph that wrote it"
-            raise RunFolderError(file, f"format version {_FORMAT_VERSION}", shown(version), remedy)
-        if (project := values.get("project")) is not None:
-            validate(ProjectDigest, project, where.at("project")).check(path)
-        read = validate(_PlanFile, values, where)
+        file, read = path / cls.plan_file, cls.read(path)
         plan, graph = read.plan, read.graph
         if graph.digest != plan.skill_graph.digest:
             expected = f"the graph {plan.graph!r} of this version ({plan.skill_graph.digest[:16]})"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -17,17 +16,8 @@ from soulsgraph.runs.plan import Plan, Stage, check_learns, lasting_name, overri
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
 from soulsgraph.tune.space import MOST_SETTINGS, Search, SearchSpace
 from soulsgraph.zoo import open_run
-from soulsgraph_envs.core.config import (
-    EACH_ONCE,
-    Between,
-    NonEmpty,
-    Where,
-    check_fields,
-    digest_of,
-    read_file,
-    validate,
-)
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.config import EACH_ONCE, Between, NonEmpty, check_fields, digest_of
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_policies.agents.projects import ProjectDigest
 
@@ -37,7 +27,6 @@ Setting = Mapping[str, Any]
 WIN_RATE, RETURN = "win_rate", "return"
 #: Of a member of a population: its mean return while it learns, in other fights than those that it is reported on.
 TRAINING_RETURN = "training_return"
-_FORMAT, _VERSION = "soulsgraph-sweep", 1
 #: Digits of a setting's digest in the names of its runs.
 _DIGITS = 8
 
@@ -226,9 +215,6 @@ def _by(plan: Plan, run: RunFolder) -> RunFolder:
 class _SweepFile:
     """What `sweep.json` holds."""
 
-    format: str
-    format_version: int
-    created: str
     #: Digests of the fights that trials learn and are evaluated in.
     fights: Mapping[str, str]
     #: Those of the versions that trials adapt, by skill and version.
@@ -246,7 +232,7 @@ class SweepFolder(PlannedFolder[Sweep]):
     Tune goes on from) and `results/`.
     """
 
-    kind, plan_file = "sweep", "sweep.json"
+    kind, plan_file, holds = "sweep", "sweep.json", _SweepFile
     #: Digests of the versions that trials adapt, of a folder that was opened.
     versions: Mapping[str, str] = MappingProxyType({})
 
@@ -267,9 +253,9 @@ class SweepFolder(PlannedFolder[Sweep]):
 
     def description(self) -> _SweepFile:
         """Return what `sweep.json` holds when it is begun."""
-        now, project = datetime.now(UTC).isoformat(), ProjectDigest.of(self.plan.plan.graph)
+        project = ProjectDigest.of(self.plan.plan.graph)
         source = {} if self.plan.adaptation is None else _versions(self.plan.adaptation.source)
-        return _SweepFile(_FORMAT, _VERSION, now, _fights(self.plan), source, project, self.plan)
+        return _SweepFile(_fights(self.plan), source, project, self.plan)
 
     @classmethod
     def open(cls, path: Path) -> SweepFolder:
@@ -278,16 +264,7 @@ class SweepFolder(PlannedFolder[Sweep]):
         Raises:
             SoulsGraphError: if it is no sweep, its plan does not hold, or a fight changed since it was begun.
         """
-        file = path / cls.plan_file
-        if not file.is_file():
-            raise RunFolderError(path, "the folder of a sweep", f"no {cls.plan_file} in it", "name the folder of one")
-        where = Where(file, remedy="begin another sweep with `run`")
-        values = read_file(where)
-        found = [values.get(name) for name in ("format", "format_version")] if isinstance(values, dict) else []
-        where.demand(found == [_FORMAT, _VERSION], f"format {_FORMAT} {_VERSION}", shown(found))
-        if (project := values.get("project")) is not None:
-            validate(ProjectDigest, project, where.at("project")).check(path)
-        begun = validate(_SweepFile, values, where)
+        file, begun = path / cls.plan_file, cls.read(path)
         if begun.fights != _fights(begun.plan):
             raise RunFolderError(file, "the fights that it was created with", "that they changed", "restore them")
         folder = cls(path, begun.plan)

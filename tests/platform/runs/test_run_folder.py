@@ -60,9 +60,6 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
     for place in (tmp_path / "missing", tmp_path):
         with pytest.raises(RunFolderError, match=str(place)):
             RunFolder.open(place)
-    (tmp_path / "plan.json").write_text("[]")
-    with pytest.raises(RunFolderError, match=r"plan\.json"):
-        RunFolder.open(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +81,9 @@ def test_a_plan_file_that_does_not_hold_is_refused(run, changes, name):
         RunFolder.open(run.path)
 
 
-@pytest.mark.parametrize("text", ["{[1, 2", '{"a": ' + "9" * 5000 + "}", '{"a": 1e400}', '{"a": ' + "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["[]", "{[1, 2", '{"a": ' + "9" * 5000 + "}", '{"a": 1e400}', '{"a": ' + "[" * 100_000]
+)
 def test_a_plan_file_that_no_reader_takes_is_refused(run, text):
     (run.path / "plan.json").write_text(text)
     with pytest.raises(SoulsGraphError, match=r"plan\.json"):
