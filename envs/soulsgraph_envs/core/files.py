@@ -111,7 +111,7 @@ def whole_folder(path: Path, replace: bool = False) -> Iterator[Path]:
         (folder / _COMPLETE).touch()
         sync_folder(folder)
         sync_folder(path.parent)
-        if path.exists():
+        if replace and path.exists():
             _rename(path, folder / _BEFORE)
         _rename(new, path)
         sync_folder(path.parent)
