@@ -104,9 +104,6 @@ def test_skills_are_named_one_by_one_or_all_or_left_to_the_recommendation(run):
             named_skills(run, text)
     with pytest.raises(SoulsGraphError, match="skills"):
         adaptation_stages(run, SECOND, ())
-    for budget in (0, 100_000_001):
-        with pytest.raises(SoulsGraphError, match="budget"):
-            adaptation_stages(run, SECOND, BOTH, budget)
 
 
 def test_a_circle_is_refused_until_another_one_is_continued(run):
