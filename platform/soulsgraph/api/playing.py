@@ -6,7 +6,7 @@ Each prints what a person reads, in a terminal as text and in a notebook as HTML
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -43,16 +43,11 @@ _PAGE_HEIGHT = 760
 
 def _rows(values: npt.ArrayLike, size: int, expected: str, remedy: str) -> npt.NDArray[np.float32]:
     """Return an observation (size,) or several (n, size); raises SoulsGraphError for anything else."""
-    try:
-        with np.errstate(over="ignore"):
-            rows = np.asarray(values, np.float32)
-    except (TypeError, ValueError):
-        raise SoulsGraphError(f"{expected}, found {shown(values)}", remedy) from None
-    if rows.ndim not in (1, 2) or rows.shape[-1] != size:
-        raise SoulsGraphError(f"{expected}, found an array of shape {rows.shape}", remedy)
-    if not np.isfinite(rows).all():
-        raise SoulsGraphError(f"{expected}, found {shown(float(rows[~np.isfinite(rows)][0]))}", remedy)
-    return rows
+    with suppress(TypeError, ValueError), np.errstate(over="ignore"):
+        rows = np.asarray(values, np.float32)
+        if rows.ndim in (1, 2) and rows.shape[-1] == size and np.isfinite(rows).all():
+            return rows
+    raise SoulsGraphError(f"{expected}, found {shown(values)}", remedy)
 
 
 @dataclass(frozen=True)
