@@ -32,7 +32,7 @@ def as_command(function: Callable[..., Any]) -> Callable[..., None]:
     kept, given, names = list[Argument](), dict[str, Any](), signature(function).parameters
     hints, marked, helps = get_type_hints(function), get_type_hints(function, include_extras=True), _helps(function)
     for name, one in names.items():
-        marks = getattr(marked[name], "__metadata__", ()) if name != "self" else ()
+        marks: Sequence[Any] = getattr(marked.get(name), "__metadata__", ())
         if one.kind is Argument.VAR_KEYWORD:
             given |= _keywords(marks[0])
         elif name == "self":
