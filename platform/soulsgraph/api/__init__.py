@@ -10,7 +10,7 @@ import gc
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
