@@ -10,7 +10,7 @@ import gc
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import gymnasium
 from rich.console import Console, RenderableType
 
-from soulsgraph.api.playing import FightFilm, FightPage, FightResults, SkillPolicy, TrainedAgent, check_film
+from soulsgraph.api.playing import (
+    FightFilm,
+    FightPage,
+    FightResults,
+    SkillPolicy,
+    TrainedAgent,
+    check_film,
+    show_fights,
+)
 from soulsgraph.paper.study import ADAPTED, SHIFTED
 from soulsgraph.results.tables import OutputConsole, Printed, WinRateTable, frame_of, text_table
 from soulsgraph.runs import evaluate as evaluating
@@ -49,6 +57,7 @@ from soulsgraph_policies.learning.hyperparameters import OPTION_NAMES, PRESETS
 
 if TYPE_CHECKING:
     from soulsgraph.tracking.board import Board
+    from soulsgraph.watch.watching import Fight
     from soulsgraph_policies.learning.own_learner import LearnerFactory
 
 T = TypeVar("T")
@@ -483,7 +492,7 @@ class Run(Printed):
         Raises:
             GameError: if a window is needed, and pygame is not installed or there is no display.
         """
-        from soulsgraph.watch.watching import FIGHT_SIZE, SIZE, AgentSource, FightWindow, play_fights
+        from soulsgraph.watch.watching import AgentSource, play_fights
 
         setting = None if scenario is None else lasting_name(str(scenario)), start, listed(random)
         sides = [self] if side_by_side is None else [self, run_of(str(side_by_side))]
@@ -494,19 +503,22 @@ class Run(Printed):
         shown = path is None and not Console().is_jupyter
         if episodes is None and not shown:
             episodes = 1
-        film, (height, width) = FightFilm([], only_fight), FIGHT_SIZE if only_fight else SIZE
+        film = FightFilm([], only_fight)
         if path is not None:
             check_film(path)
-        with closing(FightWindow((height, width * len(sides)))) if shown else nullcontext() as window:
-            if window is not None:
-                window.say("making the first fight ready")
+
+        def played() -> Iterator[tuple[Fight, ...]]:
             precompile_playing(console)
             for fights in play_fights(sources, seed, episodes, round(seconds / _TICK_S)):
                 film.fights.append(fights)
-                for fight in fights:
-                    console.print(str(fight))
-                if window is not None and not window.play(fights, only_fight):
-                    break
+                console.print("\n".join(map(str, fights)))
+                yield fights
+
+        if shown:
+            show_fights(played(), len(sides), only_fight)
+        else:
+            for _ in played():
+                pass
         if path is not None:
             film.save(path)
             console.print(f"written: {path}")
@@ -625,7 +637,7 @@ def plan_values(given: Mapping[str, Any], graph: str = Plan.graph) -> dict[str, 
     Raises:
         SoulsGraphError: if a file of skill options does not hold, or a scenario's path cannot be one.
     """
-    own = {field.name for field in fields(Plan)} & given.keys()
+    own = ({field.name for field in fields(Plan)} - {"overrides"}) & given.keys()
     values, overrides = {name: given[name] for name in own}, dict[str, Any]()
     for name, value in ((name, value) for name, value in given.items() if name not in own):
         of_skill = isinstance(value, Mapping)

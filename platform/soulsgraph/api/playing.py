@@ -5,8 +5,8 @@ Each prints what a person reads, in a terminal as text and in a notebook as HTML
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -43,16 +43,11 @@ _PAGE_HEIGHT = 760
 
 def _rows(values: npt.ArrayLike, size: int, expected: str, remedy: str) -> npt.NDArray[np.float32]:
     """Return an observation (size,) or several (n, size); raises SoulsGraphError for anything else."""
-    try:
-        with np.errstate(over="ignore"):
-            rows = np.asarray(values, np.float32)
-    except (TypeError, ValueError):
-        raise SoulsGraphError(f"{expected}, found {shown(values)}", remedy) from None
-    if rows.ndim not in (1, 2) or rows.shape[-1] != size:
-        raise SoulsGraphError(f"{expected}, found an array of shape {rows.shape}", remedy)
-    if not np.isfinite(rows).all():
-        raise SoulsGraphError(f"{expected}, found {shown(float(rows[~np.isfinite(rows)][0]))}", remedy)
-    return rows
+    with suppress(TypeError, ValueError), np.errstate(over="ignore"):
+        rows = np.asarray(values, np.float32)
+        if rows.ndim in (1, 2) and rows.shape[-1] == size and np.isfinite(rows).all():
+            return rows
+    raise SoulsGraphError(f"{expected}, found {shown(values)}", remedy)
 
 
 @dataclass(frozen=True)
@@ -224,6 +219,18 @@ def check_film(path: Path) -> None:
         import_ffmpeg()
 
 
+def show_fights(shown: Iterable[tuple[Fight, ...]], beside: int, only_fight: bool) -> None:
+    """Show fights, so many beside each other, in a window until it is closed; raises as `FightFilm.show`."""
+    from soulsgraph.watch.watching import FIGHT_SIZE, SIZE, FightWindow
+
+    height, width = FIGHT_SIZE if only_fight else SIZE
+    with closing(FightWindow((height, width * beside))) as window:
+        window.say("making the first fight ready")
+        for fights in shown:
+            if not window.play(fights, only_fight):
+                return
+
+
 class FightFilm:
     """Fights of an agent, or of several beside each other, tick by tick, with what each skill observed and chose.
 
@@ -270,12 +277,7 @@ class FightFilm:
         Raises:
             GameError: if pygame is not installed, or there is no display.
         """
-        from soulsgraph.watch.watching import FIGHT_SIZE, SIZE, FightWindow
-
-        height, width = FIGHT_SIZE if self._only_fight else SIZE
-        with closing(FightWindow((height, width * len(self.fights[0])))) as window:
-            for fights in self.fights:
-                window.play(fights, self._only_fight)
+        show_fights(self.fights, len(self.fights[0]), self._only_fight)
 
     def to_dict(self) -> dict[str, Any]:
         """Return each fight's seed, players, end and length as plain values."""

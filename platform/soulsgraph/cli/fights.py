@@ -13,7 +13,6 @@ from soulsgraph.api import Run, fight_page, run_of
 from soulsgraph.api.playing import FightPage
 from soulsgraph.cli.options import taken
 from soulsgraph.cli.output import screen
-from soulsgraph.results.tables import text_table
 from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, check_evaluation, evaluation_seeds, source_of
 from soulsgraph.runs.plan import Plan, check_range, lasting_name
 from soulsgraph.runs.progress import stage_progress
@@ -256,9 +255,5 @@ def _list(written: Sequence[Path], skipped: int) -> None:
     from soulsgraph.recordings.files import read_header
 
     headers = tuple(map(read_header, written))
-    tables = [
-        text_table(group.title, checking.LIST_HEADINGS, map(checking.fight_cells, group.headers))
-        for group in checking.groups_of(headers)
-    ]
     plain = {"fights": [checking.fight_row(header) for header in headers], "skipped": skipped}
-    screen.show(plain, *tables, *([f"{skipped} fights were there already"] if skipped else []))
+    screen.show(plain, *checking.list_fights(headers), *([f"{skipped} fights were there already"] if skipped else []))

@@ -29,24 +29,26 @@ def as_command(function: Callable[..., Any]) -> Callable[..., None]:
 
     A method's object is the run folder or the agent that is named first.
     """
-    kept, given, names = list[Argument](), dict[str, Any](), [*signature(function).parameters]
-    hints, helps = get_type_hints(function, include_extras=True), _helps(function)
-    for name, one in signature(function).parameters.items():
+    kept, given, names = list[Argument](), dict[str, Any](), signature(function).parameters
+    hints, marked, helps = get_type_hints(function), get_type_hints(function, include_extras=True), _helps(function)
+    for name, one in names.items():
+        marks: Sequence[Any] = getattr(marked.get(name), "__metadata__", ())
         if one.kind is Argument.VAR_KEYWORD:
-            given |= _keywords(hints[name])
+            given |= _keywords(marks[0])
         elif name == "self":
             kept.append(Argument("agent", Argument.POSITIONAL_ONLY, annotation=_option(Path, _AGENT)))
+        elif any(isinstance(mark, Parameter) for mark in marks):
+            kept.append(one.replace(annotation=marked[name]))
         elif name not in _PYTHONS:
             hint, default = _option(hints[name], helps.get(name, "")), one.default
             if isinstance(default, tuple) and get_args(hint)[0] is str:
                 default = ",".join(default)
             kept.append(one.replace(annotation=hint | None if default is None else hint, default=default))
     given["json"] = _option(bool, "Print results as JSON only, for programs.")
-    given["project"] = _option(
-        tuple[Path, ...], "Folder of a project whose skills it may use; installed ones are known."
-    )
+    known = "Folder of a project whose skills it may use; installed ones are known."
+    given["project"] = _option(tuple[Path, ...], known)
     make: Any = TypedDict  # Its fields are no literal.
-    keywords = Argument("given", Argument.VAR_KEYWORD, annotation=Unpack[make("Given", given, total=False)])
+    kept.append(Argument("given", Argument.VAR_KEYWORD, annotation=Unpack[make("Given", given, total=False)]))
 
     @wraps(function)
     def command(*values: Any, **options: Any) -> None:
@@ -68,37 +70,30 @@ def as_command(function: Callable[..., Any]) -> Callable[..., None]:
         show(function(*values, **options))
 
     del vars(command)["__wrapped__"]  # Its annotations would be read.
-    shown = [*kept, keywords]
-    command.__annotations__ = {one.name: one.annotation for one in shown}
-    vars(command)["__signature__"] = Signature(shown)
+    command.__annotations__ = {one.name: one.annotation for one in kept}
+    vars(command)["__signature__"] = Signature(kept)
     return command
 
 
 def _option(hint: Any, help: str, default: object = None, **shown: Any) -> Any:
     """Return a parameter's type as the command line shows it: of several what a person can type."""
-    if any(isinstance(mark, Parameter) for mark in getattr(hint, "__metadata__", ())):
-        return hint
-    while hasattr(hint, "__metadata__"):
-        hint = get_args(hint)[0]
     if get_origin(hint) in (Union, UnionType):
         kinds = [one for one in get_args(hint) if one is not NoneType]
-        return _option(next((one for one in (Path, str) if one in kinds), kinds[0]), help, default, **shown)
+        hint = next((one for one in (Path, str) if one in kinds), kinds[0])
     text = help if default is None else f"{help} [default: {default}]"
     return Annotated[hint, Parameter(help=text, **shown)]
 
 
-def _keywords(hint: Any) -> dict[str, Any]:
+def _keywords(keywords: Keywords) -> dict[str, Any]:
     """Return the options that a function's further keywords stand for."""
-    (marked,) = (mark for mark in hint.__metadata__ if isinstance(mark, Keywords))
     found: dict[str, Any] = {}
-    for one in marked.of:
-        helps, hints = _helps(one), get_type_hints(one, include_extras=True)
-        values = signature(one).parameters
-        for name in (name for name in helps if name in values and name not in (*marked.but, *_PYTHONS, *found)):
+    for one in keywords.of:
+        helps, hints, values = _helps(one), get_type_hints(one), signature(one).parameters
+        for name in (name for name in helps if name in values and name not in (*keywords.but, *_PYTHONS, *found)):
             if values[name].kind is not Argument.POSITIONAL_ONLY:
                 found |= _field(name, hints[name], helps[name], values[name].default)
-    if marked.others:
-        found[_SET] = _option(tuple[str, ...], marked.others, name="--set", consume_multiple=True)
+    if keywords.others:
+        found[_SET] = _option(tuple[str, ...], keywords.others, name="--set", consume_multiple=True)
     return found
 
 
@@ -107,14 +102,11 @@ def _field(name: str, hint: Any, help: str, default: Any) -> dict[str, Any]:
     if name == "seeds":
         first = _option(int, "First training seed.", default[0])
         return {name: _option(int, "Training seeds, counted from the first.", len(default)), "first_seed": first}
-    while hasattr(hint, "__metadata__"):
-        hint = get_args(hint)[0]
     if get_origin(hint) is tuple and default:
         return {name: _option(str, f"{help} Separated by commas.", ",".join(default))}
     shown = default if isinstance(default, str | int | float) else None
-    kind = Path if is_dataclass(hint) else hint
     negative = () if name.startswith("no_") else "no-"
-    return {name: _option(kind, help, shown, negative_bool=negative)}
+    return {name: _option(Path if is_dataclass(hint) else hint, help, shown, negative_bool=negative)}
 
 
 def _helps(of: Any) -> dict[str, str]:
@@ -150,12 +142,7 @@ def taken(what: str, function: Callable[..., Any], given: Mapping[str, Any]) -> 
     Raises:
         SoulsGraphError: naming the first.
     """
-    takes = {*signature(function).parameters}
-    for hint in get_type_hints(function, include_extras=True).values():
-        for mark in getattr(hint, "__metadata__", ()):
-            takes |= (
-                {name for one in mark.of for name in signature(one).parameters} if isinstance(mark, Keywords) else set()
-            )
+    takes = signature(function).parameters
     if wrong := next((name for name in given if name not in takes), None):
         raise SoulsGraphError(f"{what}: expected no `{wrong}`, found it; leave it out.")
     return partial(function, **given)

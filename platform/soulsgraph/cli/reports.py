@@ -124,10 +124,7 @@ def _summary(folders: Sequence[Path], /, *, every: bool = False) -> None:
         for title, alike in groupby(groups, lambda group: f"{group.scenario}, {group.source}")
     ]
     if every:
-        tables[:0] = [
-            text_table(group.title, checking.LIST_HEADINGS, map(checking.fight_cells, group.headers))
-            for group in groups
-        ]
+        tables[:0] = checking.list_fights(found.headers)
     plain = {"groups": [group.to_dict() for group in groups], "problems": list(found.problems)}
     plain |= {"fights": [checking.fight_row(header) for header in found.headers]} if every else {}
     screen.show(plain | {"calibrate": coverage.to_dict()}, *tables, *found.problems, *coverage.lines())
@@ -300,24 +297,15 @@ def _project(projects: Sequence[Path], /, *, learn: bool = False) -> None:
     silence_advice()
     (project,) = projects
     known = str(project) in loaded_projects() and not project.exists()
-    name, began, found = str(project) if known else load_project(project).project.name, time.monotonic(), []
+    name, checks = str(project) if known else load_project(project).project.name, list[Any]()
+    began = time.monotonic()
     screen.precompile(training=True)
-    if learn:
-        for tried in checking.smoke(name):
-            found.append(tried)
-            screen.console.print(
-                f"{tried.skill} in {tried.scenario}: {tried.decisions:,} decisions, {tried.updates} updates; mean "
-                f"return {tried.random_return:.2f} at random, {tried.reference_return:.2f} by its reference"
-            )
-        line = f"smoke test passed in {time.monotonic() - began:.0f} s"
-        screen.show([asdict(one) for one in found], line)
-        return
-    checks = []
-    for one in checking.validate(name):
+    for one in (checking.smoke if learn else checking.validate)(name):
         checks.append(one)
-        screen.console.print(f"{'holds' if one.holds else 'FAILS'}  {one.name}: {one.found}")
+        screen.console.print(str(one))
     failed = sum(not one.holds for one in checks)
-    line = f"{failed} of {len(checks)} checks failed" if failed else f"all {len(checks)} checks hold"
+    held = f"smoke test passed in {time.monotonic() - began:.0f} s" if learn else f"all {len(checks)} checks hold"
+    line = f"{failed} of {len(checks)} checks failed" if failed else held
     screen.show([asdict(one) for one in checks], line, passed=not failed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 from soulsgraph.api import plan_values
 from soulsgraph.cli.output import screen
@@ -21,8 +21,8 @@ from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import check_given
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_envs.continual.sequences import checked_tasks, held_out
-from soulsgraph_envs.core.config import Keywords, Where, listed, validate
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.config import Keywords, listed, with_options
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import check_extra
 
 _ABLATED = (
@@ -98,18 +98,14 @@ def _continual_values(
         values[name] = listed(values[name])
     if values.get("methods") == ("all",):
         values["methods"] = tuple(METHODS)
-    hints, coefficients = get_type_hints(MethodOptions, include_extras=True), values.pop("overrides", {})
-    for name, value in coefficients.items():
-        if name not in hints:
-            raise UnknownNameError("coefficient", name, hints)
-        coefficients[name] = validate(hints[name], value, Where(None, f"--set {name}", "correct the value"))
+    coefficients = values.pop("overrides", {})
     return values | ({} if sequence is None else {"sequence": lasting_name(sequence)}), coefficients
 
 
 def _planned_study(run: Path, sequence: str | None, given: Mapping[str, Any]) -> ContinualFolder:
     """Plan a study in a folder, all of it checked that can be checked before it is begun; raises SoulsGraphError."""
     values, coefficients = _continual_values(sequence, given, ContinualStudy.seeds)
-    study = ContinualStudy(**values, options=MethodOptions(**coefficients))
+    study = ContinualStudy(**values, options=with_options(MethodOptions(), coefficients))
     known = {name for method in study.methods for name in METHODS[method].coefficients}
     for name in (name for name in coefficients if name not in known):
         expected = f"a coefficient of {', '.join(study.methods)} ({', '.join(sorted(known)) or 'they have none'})"

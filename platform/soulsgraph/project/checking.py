@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,9 @@ class ProjectCheck:
     holds: bool
     found: str
 
+    def __str__(self) -> str:
+        return f"{'holds' if self.holds else 'FAILS'}  {self.name}: {self.found}"
+
 
 @dataclass(frozen=True)
 class SmokeTest:
@@ -57,6 +60,14 @@ class SmokeTest:
     reference_return: float
     decisions: int
     updates: int
+    #: One in which something does not hold raises.
+    holds: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return (
+            f"{self.skill} in {self.scenario}: {self.decisions:,} decisions, {self.updates} updates; mean return "
+            f"{self.random_return:.2f} at random, {self.reference_return:.2f} by its reference"
+        )
 
 
 def scenarios_of(loaded: projects.LoadedProject) -> tuple[str, ...]:

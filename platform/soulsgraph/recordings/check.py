@@ -10,11 +10,12 @@ from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
+from rich.table import Table
 
 from soulsgraph.recordings.files import Recording, damaged, read_header, read_recording, recording_files
 from soulsgraph.recordings.format import Header, RecordingOrigin
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import first_line
+from soulsgraph.results.tables import first_line, text_table
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph_envs.combat.rollout import Doubles
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
@@ -25,7 +26,7 @@ from soulsgraph_envs.skills import make_skill
 
 #: What is done with a recording besides.
 OnRead = Callable[[Recording], None]
-LIST_HEADINGS = ("fight", "outcome", "seconds", "boss HP", "player HP", "flasks used")
+_LIST_HEADINGS = ("fight", "outcome", "seconds", "boss HP", "player HP", "flasks used")
 SUMMARY_HEADINGS = ("player", "fights", "ticks", "won", "95 % interval", "seconds", "dealt", "taken", "flasks")
 
 
@@ -80,7 +81,7 @@ def fight_row(header: Header) -> dict[str, Any]:
     }
 
 
-def fight_cells(header: Header) -> tuple[str, ...]:
+def _fight_cells(header: Header) -> tuple[str, ...]:
     """Return a fight's row as text, one cell a heading."""
     result = header.result
     levels = (_number(result.boss_hp), _number(result.player_hp), _number(result.flasks_used))
@@ -138,6 +139,12 @@ def groups_of(headers: Iterable[Header]) -> Sequence[Group]:
     for header in headers:
         groups.setdefault((header.scenario, header.source, header.player, skills_text(header)), []).append(header)
     return [Group(*key, tuple(groups[key])) for key in sorted(groups)]
+
+
+def list_fights(headers: Iterable[Header]) -> list[Table]:
+    """Return tables of every fight, one for each group."""
+    groups = groups_of(headers)
+    return [text_table(group.title, _LIST_HEADINGS, map(_fight_cells, group.headers)) for group in groups]
 
 
 def _number(value: float | None, digits: int = 0) -> str:
