@@ -16,15 +16,12 @@ from fakes.fleet_in_folder import FleetInFolder
 from fakes.waiting import until
 from fleet_streams import GatewayServer, call_here, open_server
 from soulsgraph.runs.workers import WorkerProcess
-from soulsgraph_clusters.fleet.actor.client import GameClient
-from soulsgraph_clusters.fleet.actor.host import HostOptions, play_games
-from soulsgraph_clusters.fleet.actor.spool import pause_file
+from soulsgraph_clusters.fleet.actor.host import HostOptions, PCGame, play_games
+from soulsgraph_clusters.fleet.actor.player import Player
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.status import TICKS_PER_S, WINDOW_S, FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.protocol.settings import SILENT_AFTER_S
-from soulsgraph_clusters.fleet.store import Spool
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.seeds import Seeds
@@ -168,7 +165,7 @@ class HeldSimulator(PacedSimulator):
         return super().reset(lanes, scenario, seeds)
 
 
-class _HeldGame(GameClient):
+class _HeldGame(Player):
     """A game of a PC whose resets last as long as a file is there."""
 
     hold = Path()
@@ -180,11 +177,11 @@ class _HeldGame(GameClient):
 
 def play_held(address: str, token_file: str, folder: str, hold: str) -> None:
     """Play one game in this process, until it is killed."""
-    settings, spool = GameSettings(driver="simulator", speed=SPEED), Spool(Path(folder) / "game-1", _MANY_BYTES)
-    head = Head(address, Path(token_file))
-    game = _HeldGame(head, "1", settings, spool, installed_version(), lambda line: None, pause_file(Path(folder)))
+    game = _HeldGame(GameSettings(driver="simulator", speed=SPEED))
     game.hold = Path(hold)
-    game.run(threading.Event())
+    head = Head(address, Path(token_file))
+    PCGame(head, Path(folder) / "game-1", lambda: game, lambda line: None, _MANY_BYTES)
+    threading.Event().wait()
 
 
 def _plays(game: GameStatus) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -12,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from fakes.stored import everything
-from soulsgraph_clusters.fleet.actor.client import GameClient
+from soulsgraph_clusters.fleet.actor.host import PCGame
+from soulsgraph_clusters.fleet.actor.player import Player
 from soulsgraph_clusters.fleet.actor.spool import pause_file
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.admission import Admission
@@ -51,17 +51,14 @@ def playing(
     report: Callable[[str], None] = lambda line: None,
     make_spool: type[Spool] = Spool,
 ) -> Iterator[None]:
-    """Play one game for a head in a thread of this process; `spool` is the folder of the PC's spools."""
-    stopped, own = threading.Event(), make_spool(spool / f"game-{game}")
-    client = GameClient(head, game, settings, own, "this tree", report, pause_file(spool))
-    thread = threading.Thread(target=client.run, args=(stopped,))
-    thread.start()
+    """Play one game for a head in this process; `spool` is the folder of the PC's spools."""
+    kind = type("Kept", (PCGame,), {"spool_kind": make_spool})
+    kept = kind(head, spool / f"game-{game}", lambda: Player(settings, game, pause_file(spool)), report)
     try:
         yield
     finally:
-        stopped.set()
-        thread.join()
-        own.close()
+        kept.stop()
+        kept.join()
 
 
 @contextmanager

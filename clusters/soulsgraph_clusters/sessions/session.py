@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,14 +19,12 @@ from ray import cloudpickle
 # Under `uv run` Ray would upload the working folder, runs included, and build another environment of it, unless a
 # variable says otherwise before Ray is imported.
 from ray._private import ray_constants
-from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from soulsgraph_clusters.sessions.head import ClusterAwayError, check_cluster
 from soulsgraph_clusters.sessions.local_ray import local_ray
-from soulsgraph_clusters.sessions.nodes import check_nodes, describe_loss
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_clusters.sessions.nodes import check_nodes
 from soulsgraph_envs.core.terminal import open_streams
 from soulsgraph_policies.agents.projects import carried_by_value
 
@@ -187,45 +184,3 @@ def place_gateway() -> dict[str, Any]:
     # It waits for the network most of the time: a processor of its own would be kept from others.
     own = ray.get_runtime_context().get_node_id()
     return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(own, soft=False)}
-
-
-class RestartingActor:
-    """Keep an actor's `play` under way; why it ended is reported once, and it is called again after `try_every_s`.
-
-    The actor has `is_placed`, which returns once it runs, `play`, which gets `words` and returns after `stop`, and
-    `stop`.
-    """
-
-    def __init__(
-        self, name: str, actor: ray.actor.ActorHandle, try_every_s: float, end_within_s: float, *words: Any
-    ) -> None:
-        self._name, self._actor, self._words, self._over = name, actor, words, threading.Event()
-        self._try_every_s, self._end_within_s = try_every_s, end_within_s
-        self._placed = actor.is_placed.remote()
-        self._thread = threading.Thread(target=self._keep, name=name, daemon=True)
-        self._thread.start()
-
-    def _keep(self) -> None:
-        said = ""
-        while not self._over.is_set():
-            began_s = time.monotonic()
-            try:
-                ray.get(self._actor.play.remote(*self._words))
-            except (RayError, SoulsGraphError) as error:
-                # Of an error of ours Ray's own has the trace beside it.
-                cause = error if isinstance(error, SoulsGraphError) else getattr(error, "cause", None)
-                reason = str(cause).partition("\n")[0] if cause else describe_loss(error)
-                played = time.monotonic() - began_s > self._try_every_s
-                if not self._over.is_set() and (played or reason != said):
-                    _logger.warning("%s: %s; it is tried again every %g s", self._name, reason, self._try_every_s)
-                said = reason
-                self._over.wait(self._try_every_s)
-
-    def end(self) -> None:
-        """End its work and the actor; one that still waits for a place has none."""
-        self._over.set()
-        with suppress(RayError):
-            if ray.wait([self._placed], timeout=0.0)[0]:
-                ray.get(self._actor.stop.remote(), timeout=self._end_within_s)
-                self._thread.join(self._end_within_s)
-        ray.kill(self._actor)

@@ -175,8 +175,7 @@ def replay(folder: RunFolder, name: str) -> None:
 
 
 def _status(run: Path) -> FleetStatus:
-    path = open_run(run).path
-    found = read_status(path / "journal", path / "games")
+    found = read_status(open_run(run).path / "journal")
     if found is None:
         raise SoulsGraphError(
             f"{run}: expected a run that games play for, found none yet; train it with `fleet` or `games`."

@@ -257,10 +257,6 @@ class RunFolder(PlannedFolder[Plan]):
         """Return the folder of what a fleet played in a stage."""
         return self.path / "journal" / stage
 
-    def games(self, stage: str) -> Path:
-        """Return the folder of how games of this machine did in a stage."""
-        return self.path / "games" / stage
-
     def demonstrations(self, skill: str, version: int) -> Path:
         """Return the folder of the decisions that a version was cloned from."""
         return self.path / "demonstrations" / f"{skill}-v{version}"

@@ -139,7 +139,7 @@ class StageSetup:
     def build(self, session: Session, gateways: Gateways | None = None, games: Sequence[GameSettings] = ()) -> SkillDQN:
         """Build the algorithm; remote env runners need a Ray session.
 
-        Of a fleet its gateway is the one runner, and `games` of this machine are played by one.
+        Of a fleet its gateway is the one runner, and so is what plays `games` here, or on a cluster's nodes.
 
         Raises:
             ClusterError: if the plan has remote env runners and the session no place for one, or for one of those of
@@ -148,7 +148,7 @@ class StageSetup:
         """
         if gateways is not None:
             return self._built(self._sampled_by_fleet(gateways))
-        return self._built(self._sampled_by_games(games) if games else self._sampled(session))
+        return self._built(self._sampled_by_games(games, session) if games else self._sampled(session))
 
     def build_own(self, factory: LearnerFactory) -> OwnTraining:
         """Build the training of the stage's skill by a learner of your own.
@@ -250,15 +250,20 @@ class StageSetup:
         config.environment(env_config={FLEET: replace(stage, process=process)})
         return config
 
-    def _sampled_by_games(self, games: Sequence[GameSettings]) -> SkillDQNConfig:
-        from soulsgraph_clusters.fleet.learner.games import GAMES, LocalGamesDQN, LocalGamesRunner, LocalStage
+    def _sampled_by_games(self, games: Sequence[GameSettings], session: Session) -> SkillDQNConfig:
+        from soulsgraph_clusters.fleet.gateway.runner import FLEET, GatewayRunner
+        from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
+        from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 
-        config, folder = self._config(LocalGamesDQN), self.run.games(self.key).absolute()
-        options, projects = self.run.plan.options, tuple(projects_of(skill.name for skill in self.skills).values())
-        stage = LocalStage(games, folder, self.stage.name, self.stage.scenario, options, projects)
+        config, stage = self._config(FleetDQN), self._fleet_stage(Fleet(FleetSettings(), self.run.path))
         stage.task(config)  # What no game can play is refused before anything starts.
-        config.env_runners(env_runner_cls=LocalGamesRunner, num_env_runners=0)
-        config.environment(env_config={GAMES: stage})
+        places = None
+        if not session.local:
+            # A single one is played on each game PC.
+            games = [*games] * max(self.run.plan.env_runners, 1) if len(games) == 1 else games
+            places = tuple(find_places(len(games), session))
+        config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=0)
+        config.environment(env_config={FLEET: replace(stage, games=tuple(games), places=places)})
         return config
 
     def _fleet_stage(self, fleet: Fleet) -> FleetStage:

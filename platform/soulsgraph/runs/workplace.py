@@ -87,17 +87,11 @@ def training_workplace(
         raise SoulsGraphError(f"no_ray: expected work that needs no Ray, found {found}; leave one out.")
     with ExitStack() as stack:
         joined = stack.enter_context(joined_session(run, console, place, needed, sole))
-        if place.games is not None and not here:
-            from soulsgraph_clusters.fleet.learner.games import games_of_cluster
-
-            # On a cluster's game PCs they are a fleet of the run's own.
-            fleet = stack.enter_context(games_of_cluster(Path(place.games), joined, run.plan.env_runners))
         gateways = None
         if fleet is not None:
             from soulsgraph_clusters.fleet.gateway.runner import Gateways
 
-            in_process = place.without_ray and place.games is None
-            gateways = stack.enter_context(closing(Gateways(fleet, joined, in_process)))
+            gateways = stack.enter_context(closing(Gateways(fleet, joined, place.without_ray)))
         curves = stack.enter_context(WorkerProcess()) if worker is None else worker
         yield stack.enter_context(
             Workplace(
@@ -105,7 +99,7 @@ def training_workplace(
                 joined,
                 "silent" if console.quiet else "auto",
                 gateways=gateways,
-                games=games if here else (),
+                games=games,
                 worker=curves,
                 trackers=trackers,
                 fights=place.track_fights,

@@ -467,12 +467,11 @@ class SkillDQN(DQN):
         Raises:
             SoulsGraphError: if the state is that of a stage which games or a fleet play.
         """
-        for part, players in (("games", "running games"), ("journal", "a fleet, by its journal")):
-            if part in state:
-                raise SoulsGraphError(
-                    f"{self._title}: expected a checkpoint of a stage in the simulator, found one of {players}; "
-                    "resume it with these, or remove the stage's checkpoints to begin it anew."
-                )
+        if "journal" in state:
+            raise SoulsGraphError(
+                f"{self._title}: expected a checkpoint of a stage in the simulator, found one of games; resume it with "
+                "`games` or `fleet`, or remove the stage's checkpoints to begin it anew."
+            )
         for name, one in self.training.items():
             one.set_state(state["training"][name])
             self.learner.learning[name].set_state(state["learner"][name])

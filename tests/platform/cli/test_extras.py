@@ -20,7 +20,7 @@ ABSENT = (*EXTRAS["train"], "fcntl", "termios", "resource")
 PLAYING = (
     *("soulsgraph.cli", "soulsgraph.cli.games", "soulsgraph.cli.host"),
     "soulsgraph_clusters.fleet.actor.host",
-    "soulsgraph_clusters.fleet.actor.client",
+    "soulsgraph_clusters.fleet.actor.host",
     "soulsgraph_clusters.fleet.actor.spool",
     *("soulsgraph_envs.games.doctor", "soulsgraph_envs.games.live_game"),
     *("soulsgraph_envs.games.memory_link", "soulsgraph_envs.games.siphon_link"),

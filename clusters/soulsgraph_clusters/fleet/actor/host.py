@@ -1,53 +1,37 @@
-"""Play a PC's games for a head, each in a process of its own that is started again when it ends.
-
-This module is also the program of such a process: its order comes on standard input, and it ends,
-every key released, when that closes, however its parent ended.
-"""
+"""Play a PC's games for a head, each in a process of its own that is started again when it ends."""
 
 from __future__ import annotations
 
 import os
-import pickle
-import subprocess
-import sys
 import threading
 import time
-from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from hashlib import sha256
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
 import grpc
 
-from soulsgraph_clusters.fleet.actor.spool import machine_id
-from soulsgraph_clusters.fleet.actor.stream import CHECK, NOBODY, PLAY, Head, describe, step_that_fails
+from soulsgraph_clusters.fleet.actor.player import PlayedGame
+from soulsgraph_clusters.fleet.actor.process import GameOrder, GameProcess, Kept
+from soulsgraph_clusters.fleet.actor.spool import machine_id, pause_file
+from soulsgraph_clusters.fleet.actor.stream import CHECK, NOBODY, PLAY, Head, Stream, describe, step_that_fails
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import parse_message
 from soulsgraph_clusters.fleet.protocol.security import channel_credentials, read_token_file, token_metadata
-from soulsgraph_clusters.fleet.protocol.settings import FleetError
+from soulsgraph_clusters.fleet.protocol.settings import FleetError, State
+from soulsgraph_clusters.fleet.store import MOST_SPOOL_BYTES, Spool
 from soulsgraph_envs.core.access import is_loopback, split_address
 from soulsgraph_envs.core.config import Between, check_fields
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.files import slug
-from soulsgraph_envs.core.machine import APART, raise_open_files, take_input, user_folder
+from soulsgraph_envs.core.machine import raise_open_files, user_folder
 from soulsgraph_envs.games.link import GameSettings, load_games
 from soulsgraph_envs.games.opening import check_games
 
-#: A game that ended is started again after so long, twice as long after each further end, at most the second.
-RESTART_AFTER_S = 1.0, 30.0
-#: The code of a game's process that refuses to play and says why; that does not change within seconds.
-REFUSES = 2
-#: How the line begins that says so.
-_ERROR = "error: "
-#: A game that ran at least this long is started again after the shortest wait.
-_STEADY_S = 60.0
-#: A process that does not end by then is killed.
-END_WITHIN_S = 20.0
 #: Timeout of the question whether this PC may play.
 ASK_WITHIN_S = 10.0
 
@@ -123,19 +107,6 @@ class HostOptions:
         return Head(self.head, self.token_file, channel_credentials(self.ca), self.ca)
 
 
-@dataclass(frozen=True)
-class _Order:
-    """What one game's process is to do: `game` is the place in the games' file, counted from 1, and its name.
-
-    `options` are those of the whole PC, `projects` folders of projects to load, beside those that are installed.
-    """
-
-    options: HostOptions
-    game: int
-    machine: str
-    projects: Sequence[Path] = ()
-
-
 def ask(options: HostOptions, game: str = "1", settings: GameSettings | None = None) -> str:
     """Ask the head whether a game of this PC may play; return its stage.
 
@@ -179,119 +150,62 @@ def _refusal(head: Head, error: Any) -> str:
     return f"{where}: expected a head that takes this PC, found: {found}; {remedy}."
 
 
-class KeptProcess(ABC):
-    """Keep the process of one game running: started again whenever it ended, after a wait, until `stop`.
+class PCGame(Kept):
+    """Keep one game of this PC playing for its head; `show` gets each line about it.
 
-    `show` gets each line about it.
+    What it played lies in a spool until the head has acknowledged it.
     """
 
-    def __init__(self, name: str, show: Callable[[str], None]) -> None:
-        self._show = show
-        self._stopping = threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._thread = threading.Thread(target=self._keep, name=name, daemon=True)
-        self._thread.start()
+    spool_kind = Spool
 
-    @property
-    def pid(self) -> int:
-        """The id of the process that plays now; 0 between two of them."""
-        return 0 if self._process is None or self._process.poll() is not None else self._process.pid
+    def __init__(
+        self,
+        head: Head,
+        folder: Path,
+        open_it: Callable[[], PlayedGame],
+        show: Callable[[str], None],
+        most_bytes: int = MOST_SPOOL_BYTES,
+        machine: str = "",
+    ) -> None:
+        self._head, self._folder, self._most_bytes, self._machine = head, folder, most_bytes, machine
+        #: What the head said and the game does not know yet.
+        self._unsent = deque[bytes]()
+        super().__init__(folder.name, open_it, show)
 
-    @abstractmethod
-    def stop(self) -> None:
-        """Ask the process to end; `join` waits for it."""
+    def _play(self) -> None:
+        self._spool = self.spool_kind(self._folder, self._most_bytes)
+        self._stream: Stream | None = None
+        self._unsent.clear()
+        self._latest = wire.Health(state=State.WAITING)
+        try:
+            super()._play()
+        finally:
+            if self._stream is not None:
+                self._stream.stop()
+            self._spool.close()
 
-    def join(self) -> None:
-        """Wait until the process has ended, and kill it if it takes too long."""
-        self._thread.join(END_WITHIN_S)
-        if self._thread.is_alive() and self._process is not None:
-            self._process.kill()
-            self._thread.join()
+    def _sent(self) -> list[bytes]:
+        return [self._unsent.popleft() for _ in range(len(self._unsent))]
 
-    @abstractmethod
-    def _play(self) -> tuple[int, str]:
-        """Run the process to its end; return its code, and why it refused to play."""
-
-    def _say(self, line: str) -> None:
-        # A game is played although nobody can read about it.
-        with suppress(OSError, ValueError):
-            self._show(line)
-
-    def _start(self, *program: str) -> subprocess.Popen[bytes]:
-        """Start a program of Python's, its input and output being ours."""
-        self._process = subprocess.Popen(
-            # -P: what lies in the present folder is none of our modules. A path that is printed may hold any
-            # character, of which Windows' own encodings lack most.
-            [sys.executable, "-P", "-X", "utf8", *program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # Ctrl-C is for the parent, which ends its games in order.
-            **APART,
-        )
-        return self._process
-
-    def _keep(self) -> None:
-        wait_s, longest_s = RESTART_AFTER_S
-        said = ""
-        while not self._stopping.is_set():
-            began_s, refusal = time.monotonic(), ""
-            try:
-                code, refusal = self._play()
-                end = f"its process ended with code {code}"
-            except (OSError, ValueError) as error:
-                end = f"expected a process that plays it, found: {error}"
-            if self._stopping.is_set():
-                return
-            if refusal:
-                # Once: it is the same each time, until a person does something about it.
-                if refusal != said:
-                    self._say(f"{refusal.rstrip('.')}; it is tried again every {longest_s:g} s")
-                wait_s, said = longest_s, refusal
-            else:
-                wait_s = RESTART_AFTER_S[0] if said or time.monotonic() - began_s > _STEADY_S else wait_s
-                self._say(f"{end}; it is started again in {wait_s:g} s")
-                said = ""
-            self._stopping.wait(wait_s)
-            wait_s = min(2 * wait_s, longest_s)
-
-
-class GameProcess(KeptProcess):
-    """Keep the process of one game of a host running; `report` gets each line that it prints."""
-
-    def __init__(self, order: _Order, report: Callable[[str], None]) -> None:
-        self._order, self._lock = order, threading.Lock()
-        super().__init__(f"game {order.game}", report)
-
-    def stop(self) -> None:
-        """Ask the process to end; `join` waits for it."""
-        self._stopping.set()
-        with self._lock:
-            if self._process is not None and self._process.stdin is not None:
-                # What a process that died had not read yet cannot be written any more.
-                with suppress(OSError):
-                    self._process.stdin.close()
-
-    def _play(self) -> tuple[int, str]:
-        with self._lock:
-            if self._stopping.is_set():
-                return 0, ""
-            process = self._start("-m", __name__)
-            assert process.stdin is not None
-            # A process that ended at once is reported with its code.
-            with suppress(BrokenPipeError):
-                pickle.dump(self._order, process.stdin)
-                process.stdin.flush()
-        assert process.stdout is not None
-        error = ""
-        # Its pipes are closed behind it.
-        with process, TextIOWrapper(process.stdout, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                if line.startswith(_ERROR):
-                    error = line.rstrip("\n")
-                else:
-                    self._say(line.rstrip("\n"))
-        code = process.wait()
-        return code, error if code == REFUSES else ""
+    def _take(self, messages: Sequence[bytes]) -> None:
+        for message in map(wire.FromGame.FromString, messages):
+            if message.HasField("hello"):
+                hello = message.hello
+                hello.boot, hello.machine = self._spool.boot, self._machine
+                self._stream = Stream(self._head, hello, self._spool, self._unsent.append, self.say)
+                self._stream.start()
+            assert self._stream is not None, "a player says hello first"
+            if message.HasField("chunk") and (kept := self._spool.put(message.chunk)) is not None:
+                self._stream.send(*kept)
+            elif message.HasField("health"):
+                before, health = self._latest, message.health
+                if (health.state, health.note) != (before.state, before.note):
+                    self.say(f"{health.state}: {health.note}" if health.note else health.state)
+                self._latest = health
+                health.waiting_chunks = self._spool.waiting
+                for reason, count in [*self._spool.lost.items()]:
+                    health.lost_decisions[reason] += count
+                self._stream.tell(health)
 
 
 def checked_games(options: HostOptions) -> tuple[GameSettings, ...]:
@@ -351,59 +265,24 @@ def playing(options: HostOptions, report: Callable[[int, str], None], projects: 
 
         return report_one
 
-    ca = None if options.ca is None else options.ca.absolute()
-    options = replace(options, token_file=options.token_file.absolute(), games=options.games.absolute(), ca=ca)
-    machine, folders = machine_id(options.own_spool), [folder.absolute() for folder in projects]
-    numbers = range(1, len(games) + 1)
-    processes = [GameProcess(_Order(options, number, machine, folders), reporter(number)) for number in numbers]
+    head, machine = options.connection(), machine_id(options.own_spool)
+    folders = tuple(folder.absolute() for folder in projects)
+
+    def opened(number: int) -> Callable[[], PlayedGame]:
+        order = GameOrder(games[number - 1], str(number), pause_file(options.spool).absolute(), folders)
+        return lambda: GameProcess(order)
+
+    kept = [
+        PCGame(
+            *(head, options.game_spool(number), opened(number), reporter(number), options.spool_mb * 2**20),
+            machine=machine,
+        )
+        for number in range(1, len(games) + 1)
+    ]
     try:
         yield
     finally:
-        for process in processes:
-            process.stop()
-        for process in processes:
-            process.join()
-
-
-def main() -> None:
-    """Play one game as the order on standard input says, until that closes."""
-    # Imported here: the parent needs nothing of it.
-    from soulsgraph_clusters.fleet.actor.client import GameClient
-    from soulsgraph_clusters.fleet.actor.spool import pause_file
-    from soulsgraph_clusters.fleet.store import Spool
-
-    orders = take_input()
-    order: _Order = pickle.load(orders)
-    options, game = order.options, order.game
-    stopped = threading.Event()
-
-    def wait_for_the_end() -> None:
-        # Not by its buffer, which could not be closed where the process ends first.
-        while os.read(orders.fileno(), 4096):
-            pass
-        stopped.set()
-
-    threading.Thread(target=wait_for_the_end, daemon=True).start()
-    games = load_games(options.games)
-    if game > len(games):
-        raise FleetError(f"{options.games}: expected game {game}, found {len(games)}; start this PC's games anew.")
-    settings = games[game - 1]
-
-    def report(line: str) -> None:
-        print(line, flush=True)
-
-    spool = Spool(options.game_spool(game), options.spool_mb * 2**20)
-    try:
-        load_projects(order.projects, report)
-        head, file = options.connection(), pause_file(options.spool)
-        GameClient(head, str(game), settings, spool, installed_version(), report, file, order.machine).run(stopped)
-    finally:
-        spool.close()
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except SoulsGraphError as error:
-        print(f"{_ERROR}{error}", flush=True)
-        sys.exit(REFUSES)
+        for one in kept:
+            one.stop()
+        for one in kept:
+            one.join()

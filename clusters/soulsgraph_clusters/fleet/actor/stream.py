@@ -26,7 +26,6 @@ from soulsgraph_envs.core.access import NO_PROXY, split_address
 PLAY = f"/{SERVICE}/{METHOD}"
 #: Called to learn whether a server answers: that it has no such method is an answer, too.
 _HEALTH = "/grpc.health.v1.Health/Check"
-HEALTH_EVERY_S = 1.0
 #: Waits between two streams: doubled after each that the head refused, up to the second. Where nobody answers, gRPC has
 #: waited between its own attempts, and a cable that is back must not find the PC asleep.
 BACK_OFF_S = 0.1, 2.0
@@ -144,30 +143,25 @@ def describe(error: Any) -> str:
 class Stream:
     """Keep one game connected in a thread of its own; `take` gets every message, `report` what people should know.
 
-    `health` is asked once a second. Chunks wait in the spool until the head has acknowledged them: after each
-    connection all of them are sent again.
+    Chunks wait in the spool until the head has acknowledged them: after each connection all of them are sent again.
     """
 
     def __init__(
-        self,
-        head: Head,
-        hello: wire.Hello,
-        spool: Spool,
-        health: Callable[[], wire.Health],
-        take: Callable[[wire.ToGame], None],
-        report: Callable[[str], None],
+        self, head: Head, hello: wire.Hello, spool: Spool, take: Callable[[bytes], None], report: Callable[[str], None]
     ) -> None:
         self._head, self._hello, self._spool = head, hello, spool
-        self._health, self._take, self._report = health, take, report
+        self._take, self._report = take, report
         self._unsent: deque[tuple[str, int]] = deque()
+        #: How the game does, until it was sent: a game that says nothing is to be seen as silent.
+        self._health: wire.Health | None = None
         self._more = threading.Condition()
         self._stopping = threading.Event()
         self._call: Any = None
-        self._left = self._answered = False
+        self._answered = False
         self._reported = ""
-        self._thread = threading.Thread(target=self._run, name="fleet stream", daemon=True)
         #: Whether the head answers now.
         self.connected = False
+        self._thread = threading.Thread(target=self._run, name="fleet stream", daemon=True)
 
     def start(self) -> None:
         """Begin to connect."""
@@ -179,11 +173,11 @@ class Stream:
             self._unsent.append((boot, sequence))
             self._more.notify()
 
-    def reconnect(self) -> None:
-        """End the connection, if there is one; the next one follows after the shortest wait."""
-        if self._call is not None:
-            self._left = True
-            self._call.cancel()
+    def tell(self, health: wire.Health) -> None:
+        """Send how the game does."""
+        with self._more:
+            self._health = health
+            self._more.notify()
 
     def stop(self) -> None:
         """End the stream and its thread."""
@@ -211,7 +205,7 @@ class Stream:
 
     def _connect(self) -> str:
         """Connect and serve the stream to its end; return why it ended."""
-        self._left = self._answered = False
+        self._answered = False
         channel = self._head.channel()
         try:
             self._await_answer(channel)
@@ -229,7 +223,7 @@ class Stream:
         except grpc.FutureTimeoutError:
             return self._why_silent()
         except grpc.RpcError as error:
-            return "" if self._left else describe(error)
+            return describe(error)
         finally:
             channel.close()
 
@@ -273,24 +267,25 @@ class Stream:
                     self._say("the head answers")
                 self._reported = ""
             if kind in ("task", "weights", "stop"):
-                self._take(message)
+                self._take(data)
         return "" if stopped else "the head ended the stream"
 
     def _messages(self, over: threading.Event) -> Iterator[wire.FromGame]:
         with self._more:
             self._unsent = deque(self._spool.pending())
         yield wire.FromGame(hello=self._hello)
-        yield wire.FromGame(health=self._health())
-        while not (over.is_set() or self._stopping.is_set()):
+        while not over.is_set():
             with self._more:
-                self._more.wait_for(lambda: self._unsent or over.is_set(), HEALTH_EVERY_S)
+                self._more.wait_for(lambda: self._unsent or self._health or over.is_set(), _LOOK_EVERY_S)
                 if over.is_set():
                     return  # What waits is the next connection's.
                 unsent, self._unsent = self._unsent, deque()
+                health, self._health = self._health, None
             for boot, sequence in unsent:
                 if (chunk := self._spool.read(boot, sequence)) is not None:
                     yield wire.FromGame(chunk=chunk)
-            yield wire.FromGame(health=self._health())
+            if health is not None:
+                yield wire.FromGame(health=health)
 
     def _say(self, line: str) -> None:
         if line != self._reported:

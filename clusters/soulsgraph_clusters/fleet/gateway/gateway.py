@@ -103,6 +103,11 @@ class Gateway:
     def _in_loop(self, work: Any, within_s: float) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(within_s)
 
+    @property
+    def appended(self) -> threading.Event:
+        """What is set whenever something was appended to the journal."""
+        return self.chunks.appended
+
     def publish(self, version: int, weights: Mapping[str, Weights], decisions: Mapping[str, int]) -> None:
         """Offer modules' weights to every game; the first call names all modules, later ones those that changed."""
         kept = {module: {name: array.copy() for name, array in own.items()} for module, own in weights.items()}

@@ -19,8 +19,10 @@ from typing import Any, TypeVar
 
 import ray
 from ray.exceptions import RayError
+from ray.util.placement_group import PlacementGroup
 
 from soulsgraph_clusters.fleet.gateway.admission import Admission
+from soulsgraph_clusters.fleet.gateway.games import RunGames, games_here, games_of_cluster
 from soulsgraph_clusters.fleet.gateway.gateway import STOP_WITHIN_S, Gateway
 from soulsgraph_clusters.fleet.gateway.metrics import Exporter
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, StatusWriter
@@ -34,6 +36,7 @@ from soulsgraph_clusters.sessions.head import ClusterAwayError
 from soulsgraph_clusters.sessions.nodes import answer_of, check_own_node, describe_loss
 from soulsgraph_clusters.sessions.session import Session, place_gateway
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.agents.projects import LoadedProject, take_over
@@ -216,9 +219,10 @@ class Gateways:
 
 @dataclass(frozen=True)
 class FleetStage:
-    """Where a stage meets its fleet: its journal, and what the games play.
+    """Where a stage meets what plays it: its journal, and what the games play.
 
-    `process` is the Ray actor of a `GatewayProcess`; without one the gateway is in the driver.
+    A fleet's PCs play, or the `games` of the run itself: those of this machine, or of a cluster that has `places` for
+    them. `process` is the Ray actor of a `GatewayProcess`; without one the gateway is in the driver.
     """
 
     fleet: Fleet
@@ -229,6 +233,8 @@ class FleetStage:
     #: Whose skills take part; the gateway's process has not imported their code.
     projects: tuple[LoadedProject, ...] = ()
     process: ray.actor.ActorHandle | None = None
+    games: tuple[GameSettings, ...] = ()
+    places: tuple[PlacementGroup, ...] | None = None
 
     @classmethod
     def of(cls, config: SkillDQNConfig) -> FleetStage:
@@ -311,11 +317,16 @@ class GatewayRunner(FetchedRunner):
         self._journal = _patiently(lambda: Journal(stage.journal, stage.name, most_bytes=settings.journal_bytes))
         try:
             admission = self._admission = Admission(self._journal, self._task, self.config.stage_seed or 0, settings)
-            if self._before is None:
+            self._gateway: Gateway | RunGames
+            if stage.games and stage.places is None:
+                self._gateway = RunGames(admission, games_here(stage.games, stage.journal.parent))
+            elif stage.games:
+                self._gateway = RunGames(admission, games_of_cluster(stage.games, stage.projects, stage.places or ()))
+            elif self._before is None:
                 self._gateway = _patiently(lambda: Gateway(stage.fleet, admission))
             else:
                 self._gateway = self._before
-                self._gateway.begin_stage(admission)
+                self._before.begin_stage(admission)
             self._status = StatusWriter(admission, self._gateway.connections)
             self._exporter = _patiently(lambda: self._export(stage.fleet)) if settings.metrics else None
         except BaseException:
@@ -354,9 +365,9 @@ class GatewayRunner(FetchedRunner):
 
     def _fetch(self, position: int) -> JournalSlice:
         self._gateway.check()
-        self._gateway.chunks.appended.clear()
+        self._gateway.appended.clear()
         if self._journal.end <= position:
-            self._gateway.chunks.appended.wait(FETCH_WITHIN_S)
+            self._gateway.appended.wait(FETCH_WITHIN_S)
         notes = tuple(self._gateway.notes.take())
         playing = len(list(self._gateway.connections.live))
         status = self._status.update(self._version)
@@ -375,6 +386,7 @@ class GatewayRunner(FetchedRunner):
 
     def leave(self) -> Gateway:
         """End the stage and close its journal; return the gateway, whose games wait for the next stage."""
+        assert isinstance(self._gateway, Gateway), "a run's own games end with the stage"
         self._end(self._gateway.end_stage)
         return self._gateway
 

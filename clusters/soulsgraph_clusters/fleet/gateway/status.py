@@ -167,6 +167,8 @@ class StatusWriter:
         #: What each game's process said in the window.
         self._said: dict[tuple[str, str], Rates] = {}
         self._next_s, self._began_s = 0.0, time.monotonic()
+        #: The games that were connected when the stage was over, and its last rows.
+        self._there = set[str]()
         self._kept: tuple[GameStatus, ...] | None = None
         self._sums = _Sums()
         #: Games as an earlier gateway of the stage saw them last, and when.
@@ -179,14 +181,14 @@ class StatusWriter:
             self._sums.know(row)
 
     def keep(self) -> None:
-        """Show the games as they are now from here on: the stage is over, and they are sent away."""
-        if self._kept is None:
-            self._kept = self._rows(time.monotonic())
+        """Count the games that are connected now as such from here on: the stage is over, and they are sent away."""
+        self._there = self._there or {connection.name for connection in self._connections.live}
 
     def end(self, version: int) -> None:
         """Write the status for the last time: no game plays or is refused in a stage that is over."""
         self.keep()
-        self._kept = tuple(row for one in self._kept or () if (row := _ended(one, self._admission.named_pcs)))
+        rows = self._rows(time.monotonic())
+        self._kept = tuple(row for one in rows if (row := _ended(one, self._admission.named_pcs)))
         self.update(version, always=True)
 
     def update(self, version: int, always: bool = False) -> FleetStatus | None:
@@ -210,7 +212,7 @@ class StatusWriter:
     def _rows(self, now: float) -> tuple[GameStatus, ...]:
         """Return every game that was seen in the stage, and the PCs that play none: refused, or never seen."""
         rows = {name: _lost(row, row.note, now - heard_s) for name, (row, heard_s) in self._earlier.items()}
-        open_now = {connection.name for connection in self._connections.live}
+        open_now = self._there or {connection.name for connection in self._connections.live}
         with self._access:
             for connection in self._connections.latest:
                 row = self._sums.of(self._game(connection, now))
@@ -311,11 +313,11 @@ def _behind(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
     return {name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix)}
 
 
-def read_status(*folders: Path) -> FleetStatus | None:
-    """Read the newest status of the stages below folders of a run; None if no game has played there.
+def read_status(folder: Path) -> FleetStatus | None:
+    """Read the newest status of the stages below a run's folder of journals; None if no game has played there.
 
     Raises:
         DataError: if it is damaged.
     """
-    files = [file for folder in folders for file in folder.glob(f"*/{STATUS_FILE}")]
+    files = [*folder.glob(f"*/{STATUS_FILE}")]
     return load(FleetStatus, Where(max(files, key=lambda file: file.stat().st_mtime))) if files else None

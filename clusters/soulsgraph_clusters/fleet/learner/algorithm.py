@@ -1,6 +1,6 @@
-"""The RLlib algorithms of games in real time, which never wait: rounds of whole chunks, as they come.
+"""The RLlib algorithm of games in real time, which never wait: rounds of whole chunks, as they come.
 
-A fleet's come from the stage's journal, in its order, whatever arrives together: what is learned depends on the journal
+They come from the stage's journal, in its order, whatever arrives together: what is learned depends on the journal
 alone, and the same journal, read in one process by a `JournalRunner`, leads to the same weights.
 """
 
@@ -10,7 +10,6 @@ import gc
 import logging
 import math
 import time
-from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -40,44 +39,48 @@ _PROBE_PERIOD_S = 1.0
 _logger = logging.getLogger("soulsgraph")
 
 
-class RealTimeDQN(SkillDQN):
-    """Train from what games in real time played: `_fetch` brings it.
+class FleetDQN(SkillDQN):
+    """Train from the journal of what games in real time played: the next round begins with its chunk at `position`.
 
     A round is the shortest run of whole chunks that brings a module `steps_per_round` decisions, or all that its
     budget lacks. What is left of a budget's last chunk, and what comes after it, is over budget.
     """
 
-    #: Who plays, and what to do where nobody does, as errors say it.
-    players, remedy = "games", "let the games play"
-    #: The stage fails after so long without a game that plays.
-    alone_for_s = 300.0
-
     def setup(self, config: Any) -> None:
-        """Build the learner and what brings it the games' chunks."""
-        #: Chunks that no round took yet, None for one that is not learned from, and what each takes in a journal.
+        """Build the learner and its gateway, at the start of the journal."""
+        #: Chunks that no round took yet, None for one that is not learned from, and what each takes in the journal.
         self._fetched: deque[tuple[Chunk | None, int]] = deque()
         self._sent_s, self._last_chunk_s = -math.inf, time.monotonic()
         #: Whether it was reported that no game is connected.
         self._waits = False
         #: How the games did when it was last asked for.
         self.status: FleetStatus | None = None
-        super().setup(config)
         self.live_runners = 0
+        self.position, self.attempt = 0, ""
+        #: Bytes of the chunks since the latest checkpoint. The next is due at a quarter of the journal's size: chunks
+        #: between the two that are kept, those since and those not learned yet find room, so that the stage goes on.
+        self._unsaved_bytes = 0
+        self._next_fetch_s, self._next_probe_s, self._lost_gateway = 0.0, 0.0, False
+        #: Positions of the latest checkpoints, at most two.
+        self._saved: tuple[int, ...] = (0,)
+        self._journaled: Mapping[str, int] = {}
+        super().setup(config)
+        self._task = self._stage.task(self.config)
+        #: The stage fails after so long without a game that plays.
+        self.alone_for_s = self._stage.fleet.settings.alone_for_s
         # What is frozen is never collected, so as long as the stage lasts.
         gc.collect()
         gc.freeze()
 
-    def cleanup(self) -> None:
-        """Stop the runners and the learner."""
-        gc.unfreeze()
-        super().cleanup()
+    def make_runners(self, config: SkillDQNConfig) -> EnvRunnerGroup:
+        """Return the gateway, in a process that goes on after the stage or in the driver's own."""
+        return GatewayGroup(config) if config.num_env_runners else super().make_runners(config)
 
-    @abstractmethod
-    def _fetch(self) -> int:
-        """Append what came to `_fetched`, after a moment if there is nothing; return the count of chunks."""
-
-    def _took(self, taken: Sequence[tuple[Chunk | None, int]]) -> None:
-        """Note what a round is made of."""
+    def training_step(self) -> None:
+        """Run every round that is complete; a replay's last one says what became of all that came."""
+        super().training_step()
+        if self.finished and self._journaled and self._is_replay:
+            self._log_account()
 
     def _rounds(self) -> Iterator[Sequence[Chunk]]:
         """Yield every round that is complete, at most to the end of the iteration; fetch first where none is."""
@@ -117,9 +120,6 @@ class RealTimeDQN(SkillDQN):
             self._unsent.clear()
             self._sent_s = now
 
-    def _send_state(self, state: dict[str, Any]) -> None:
-        self._runner.set_state(state)
-
     def _wait_for_games(self, something: bool) -> None:
         now, games = time.monotonic(), () if self.status is None else self.status.games
         if something or any(game.is_put_aside for game in games):
@@ -127,44 +127,14 @@ class RealTimeDQN(SkillDQN):
         elif now - self._last_chunk_s > self.alone_for_s:
             found = "; ".join(f"{game.name} is {game.state}{game.note and f', {game.note}'}" for game in games[:_SHOWN])
             raise UnavailableError(
-                f"{self.players}: expected a game that plays, found none for {self.alone_for_s:g} s"
-                f"{found and f' ({found})'}; {self.remedy}, and resume the run."
+                f"games: expected one that plays, found none for {self.alone_for_s:g} s"
+                f"{found and f' ({found})'}; start them, or let them play again, and resume the run."
             )
         elif now - self._last_chunk_s > _SAY_AFTER_S and not (self._waits or self.live_runners):
             self._waits = True
             _logger.warning(
                 "%s: no game is connected; one is waited for, for %g s at most", self._title, self.alone_for_s
             )
-
-
-class FleetDQN(RealTimeDQN):
-    """Train from a fleet's journal: `position` is the chunk that the next round begins with."""
-
-    players, remedy = "fleet", "start the hosts on the PCs, or let their games play again"
-
-    def setup(self, config: Any) -> None:
-        """Build the learner and its gateway, at the start of the journal."""
-        self.position, self.attempt = 0, ""
-        #: Bytes of the chunks since the latest checkpoint. The next is due at a quarter of the journal's size: chunks
-        #: between the two that are kept, those since and those not learned yet find room, so that the stage goes on.
-        self._unsaved_bytes = 0
-        self._next_fetch_s, self._next_probe_s, self._lost_gateway = 0.0, 0.0, False
-        #: Positions of the latest checkpoints, at most two.
-        self._saved: tuple[int, ...] = (0,)
-        self._journaled: Mapping[str, int] = {}
-        super().setup(config)
-        self._task = self._stage.task(self.config)
-        self.alone_for_s = self._stage.fleet.settings.alone_for_s
-
-    def make_runners(self, config: SkillDQNConfig) -> EnvRunnerGroup:
-        """Return the gateway, in a process that goes on after the stage or in the driver's own."""
-        return GatewayGroup(config) if config.num_env_runners else super().make_runners(config)
-
-    def training_step(self) -> None:
-        """Run every round that is complete; a replay's last one says what became of all that came."""
-        super().training_step()
-        if self.finished and self._journaled and self._is_replay:
-            self._log_account()
 
     def _fetch(self) -> int:
         """Fetch what the journal has more, some time after it was at its end; return the count of chunks."""
@@ -217,7 +187,7 @@ class FleetDQN(RealTimeDQN):
         self._lost_gateway = not there
 
     def _send_state(self, state: dict[str, Any]) -> None:
-        super()._send_state(state)
+        self._runner.set_state(state)
         self.env_runner_group.foreach_env_runner(
             "set_state", kwargs={"state": state}, local_env_runner=False, timeout_seconds=0.0
         )
@@ -227,6 +197,7 @@ class FleetDQN(RealTimeDQN):
 
     def cleanup(self) -> None:
         """End the stage, and say what became of all that came."""
+        gc.unfreeze()
         super().cleanup()
         if self.finished and self._journaled and not self._is_replay:
             # What came while the stage ended is in the last status.
@@ -272,8 +243,8 @@ class FleetDQN(RealTimeDQN):
         state = dict(state)
         if (journal := state.pop("journal", None)) is None:
             raise SoulsGraphError(
-                f"{self._title}: expected a checkpoint of a stage that a fleet plays, found one without; resume it "
-                "without the fleet, or remove the stage's checkpoints to begin it anew."
+                f"{self._title}: expected a checkpoint of a stage that games play, found one of the simulator; resume "
+                "it without `games` and `fleet`, or remove the stage's checkpoints to begin it anew."
             )
         self.attempt, self.position = journal["attempt"], int(journal["position"])
         self._saved = (self.position,)

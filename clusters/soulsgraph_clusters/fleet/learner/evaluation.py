@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_clusters.fleet.actor.client import PLAY_SHIFT
+from soulsgraph_clusters.fleet.actor.player import PLAY_SHIFT
 from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
@@ -233,9 +233,9 @@ def _collect(gateway: Gateway, journal: Journal, collected: _StageFights, alone_
         gateway.check()
         for note in gateway.notes.take():
             _logger.warning("%s: %s", STAGE, note)
-        gateway.chunks.appended.clear()
+        gateway.appended.clear()
         if journal.end <= position:
-            gateway.chunks.appended.wait(_LOOK_EVERY_S)
+            gateway.appended.wait(_LOOK_EVERY_S)
         looked_s, before_s = time.monotonic(), looked_s
         now_s += min(looked_s - before_s, _LONGEST_LOOK_S)
         collected.see(gateway, now_s)

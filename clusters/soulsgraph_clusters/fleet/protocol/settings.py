@@ -170,7 +170,7 @@ _DECIDING: Mapping[str, Sequence[str]] = {
         *("learning/hyperparameters.py", "learning/sampler.py", "learning/real_time.py"),
     ),
     "soulsgraph_clusters": (
-        *("fleet/protocol/messages.py", "fleet/protocol/task.py", "fleet/actor/client.py", "fleet/actor/spool.py"),
+        *("fleet/protocol/messages.py", "fleet/protocol/task.py", "fleet/actor/player.py", "fleet/actor/spool.py"),
     ),
 }
 

@@ -32,7 +32,7 @@ def attempts(tmp_path, monkeypatch):
 
     def run(*ends, factor=1.0):
         spool, left = Spool(tmp_path / "spool"), [*ends]
-        own = Stream(Head("127.0.0.1:1", tmp_path), Hello(), spool, lambda: None, lambda _: None, lambda _: None)
+        own = Stream(Head("127.0.0.1:1", tmp_path), Hello(), spool, lambda _: None, lambda _: None)
         own._stopping = waits = Waits(len(ends))
 
         def connect():

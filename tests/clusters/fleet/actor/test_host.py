@@ -1,6 +1,6 @@
 """A PC's games as processes: started again whatever ends them, and refused in one line where they cannot be."""
 
-import pickle
+import io
 import socket
 import subprocess
 import sys
@@ -12,13 +12,16 @@ import grpc
 import pytest
 
 from fakes.fleet_here import GatewayHere
-from fakes.waiting import PATIENCE_S, until
-from soulsgraph_clusters.fleet.actor import host
-from soulsgraph_clusters.fleet.actor.host import GameProcess, HostOptions, ask
+from fakes.waiting import until
+from soulsgraph_clusters.fleet.actor import host, process
+from soulsgraph_clusters.fleet.actor.host import HostOptions, PCGame, ask
+from soulsgraph_clusters.fleet.actor.process import GameOrder, GameProcess, read_message, write_message
+from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
+from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, SERVICE, Fleet, FleetError, FleetSettings, sole_head
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.fleet.store import Spool
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 TASK = StageTask(
@@ -35,14 +38,32 @@ def has_ipv6():
     return True
 
 
-def _order(folder, game=1):
-    options = HostOptions("127.0.0.1:1", folder / "token", folder / "games.toml", spool=folder, spool_mb=1)
-    return host._Order(options, game, "a" * 16)
+def _kept(folder, report, projects=()):
+    """Keep a simulator in a process of its own playing for a head that is not there."""
+    write_token_file(folder / "token", "0" * 64)
+    order = GameOrder(GameSettings("simulator"), "1", pause_file(folder), projects)
+    head = Head("127.0.0.1:1", folder / "token")
+    return PCGame(head, folder / "game-1", lambda: GameProcess(order), report)
+
+
+@pytest.fixture
+def keep(tmp_path):
+    """Keep a game as `_kept` does; it ends with the test."""
+    kept = []
+
+    def make(report, **options):
+        kept.append(_kept(tmp_path, report, **options))
+        return kept[-1]
+
+    yield make
+    for one in kept:
+        one.stop()
+        one.join()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script stands in for Python")
-def test_a_game_that_cannot_be_started_or_read_is_tried_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(host, "RESTART_AFTER_S", (0.01, 0.05))
+def test_a_game_that_cannot_be_started_or_read_is_tried_again(tmp_path, monkeypatch, keep):
+    monkeypatch.setattr(process, "RESTART_AFTER_S", (0.01, 0.05))
     program, lines = tmp_path / "python", []
     monkeypatch.setattr(sys, "executable", str(program))
 
@@ -51,19 +72,14 @@ def test_a_game_that_cannot_be_started_or_read_is_tried_again(tmp_path, monkeypa
         if len(lines) % 2:
             raise OSError("nobody reads this")
 
-    process = GameProcess(_order(tmp_path), report)
-    try:
-        until(lambda: len(lines) > 2, "further attempts")
-        # It reads nothing, and says what is no text.
-        whole = tmp_path / "whole"
-        whole.write_text("#!/bin/sh\nexec <&-\nprintf 'a\\377b\\n'\nexit 3\n")
-        whole.chmod(0o700)
-        whole.rename(program)
-        until(lambda: any("ended with code 3" in line for line in lines[3:]), "an end")
-        until(lambda: lines.count("a\N{REPLACEMENT CHARACTER}b") > 2, "further starts")
-    finally:
-        process.stop()
-        process.join()
+    keep(report)
+    until(lambda: len(lines) > 2, "further attempts")
+    # It reads nothing, and says what no player says.
+    whole = tmp_path / "whole"
+    whole.write_text("#!/bin/sh\nexec <&-\nprintf 'a\\377b\\n'\nexit 3\n")
+    whole.chmod(0o700)
+    whole.rename(program)
+    until(lambda: sum("ended with code 3" in line for line in lines) > 2, "further starts")
 
 
 def test_two_hosts_of_one_user_keep_what_they_send_apart_and_two_of_one_token_do_not(tmp_path):
@@ -77,38 +93,44 @@ def test_two_hosts_of_one_user_keep_what_they_send_apart_and_two_of_one_token_do
 
 
 @pytest.mark.slow
-def test_a_spool_that_another_process_has_is_one_line_and_the_game_plays_when_it_is_free(tmp_path, monkeypatch):
-    monkeypatch.setattr(host, "RESTART_AFTER_S", (0.01, 0.1))
-    write_token_file(tmp_path / "token", Tokens(tmp_path / "tokens.json").issue("attic"))
-    (tmp_path / "games.toml").write_text('[[games]]\ndriver = "simulator"\n')
-    order = _order(tmp_path)
-    spool, lines, starts = Spool(order.options.game_spool(1)), [], []
-    play = GameProcess._play
-    monkeypatch.setattr(GameProcess, "_play", lambda self: starts.append(time.monotonic()) or play(self))
-    process = GameProcess(order, lines.append)
-    try:
-        until(lambda: len(starts) > 2, "further attempts")
-        spool.close()
-        until(lambda: any("no head answers" in line for line in lines), "a game that looks for its head")
-        process._process.kill()
-        until(lambda: any("ended with code -9; it is started again in 0.01 s" in line for line in lines), "its end")
-    finally:
-        process.stop()
-        process.join()
-        spool.close()
+def test_a_spool_that_another_process_has_is_one_line_and_the_game_plays_when_it_is_free(tmp_path, monkeypatch, keep):
+    monkeypatch.setattr(process, "RESTART_AFTER_S", (0.01, 0.1))
+    spool, lines, starts = Spool(tmp_path / "game-1"), [], []
+    play = PCGame._play
+    monkeypatch.setattr(PCGame, "_play", lambda self: starts.append(time.monotonic()) or play(self))
+    kept = keep(lines.append)
+    until(lambda: len(starts) > 2, "further attempts")
+    spool.close()
+    until(lambda: any("no head answers" in line for line in lines), "a game that looks for its head")
+    kept.game.kill()
+    until(lambda: any("ended with code -9; it is started again in 0.01 s" in line for line in lines), "its end")
     # It is said once, however often it is tried.
     assert sum("is tried again every 0.1 s" in line for line in lines) == 1
-    assert not any("code 2" in line for line in lines)
 
 
-def test_a_game_that_is_no_longer_in_the_file_is_refused_in_one_line(tmp_path):
-    (tmp_path / "games.toml").write_text('[[games]]\ndriver = "simulator"\n')
-    order = pickle.dumps(_order(tmp_path, game=2))
-    program = [sys.executable, "-m", host.__name__]
-    done = subprocess.run(program, input=order, capture_output=True, timeout=PATIENCE_S, check=False)
-    assert (done.returncode, done.stderr) == (2, b"")
-    assert b"game 2" in done.stdout
-    assert done.stdout.count(b"\n") == 1
+def test_any_character_of_a_refusal_arrives_once(tmp_path, monkeypatch, keep):
+    monkeypatch.setattr(process, "RESTART_AFTER_S", (0.01, 0.05))
+    # As on Windows, where text that is no terminal's has an encoding of few characters.
+    for name, value in (("LC_ALL", "C"), ("PYTHONCOERCECLOCALE", "0"), ("PYTHONUTF8", "0")):
+        monkeypatch.setenv(name, value)
+    folder, lines, starts = tmp_path / "渡辺", [], []
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *words, _of=subprocess.Popen, **of: starts.append(1) or _of(*words, **of)
+    )
+    keep(lines.append, projects=(folder,))
+    until(lambda: len(starts) > 2, "further starts")
+    assert len(lines) == 1
+    assert str(folder) in lines[0]
+
+
+def test_a_message_that_is_not_whole_is_the_end():
+    pipe = io.BytesIO()
+    write_message(pipe, ["a"])
+    whole = pipe.getvalue()
+    assert read_message(io.BytesIO(whole)) == ["a"]
+    for size in (0, 3, 8, len(whole) - 1):
+        with pytest.raises(EOFError):
+            read_message(io.BytesIO(whole[:size]))
 
 
 def _answer(folder, answer):
@@ -136,21 +158,6 @@ def test_a_reason_of_several_lines_as_windows_has_them_becomes_one(tmp_path):
         context.abort(grpc.StatusCode.UNAVAILABLE, "Connection refused.\r\n -- 10061")
 
     assert "Connection refused. -- 10061" in _answer(tmp_path, refuse)
-
-
-def test_any_character_that_a_game_prints_arrives(tmp_path, monkeypatch):
-    # As on Windows, where text that is no terminal's has an encoding of few characters.
-    for name, value in (("LC_ALL", "C"), ("PYTHONCOERCECLOCALE", "0"), ("PYTHONUTF8", "0")):
-        monkeypatch.setenv(name, value)
-    folder, lines = tmp_path / "渡辺", []
-    process = GameProcess(_order(folder), lines.append)
-    try:
-        until(lambda: lines, "a refusal")
-    finally:
-        process.stop()
-        process.join()
-    assert len(lines) == 1
-    assert str(folder / "games.toml") in lines[0]
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 on its loopback")

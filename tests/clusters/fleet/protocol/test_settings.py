@@ -81,14 +81,14 @@ def test_what_a_fleets_file_may_just_say_is_read(tmp_path):
 _DECIDES_NOTHING = {
     *("soulsgraph_clusters", "soulsgraph_clusters.fleet", "soulsgraph_envs.compat"),
     *("soulsgraph_policies", "soulsgraph_policies.agents", "soulsgraph_policies.learning"),
-    *(f"soulsgraph_clusters.fleet.{name}" for name in ("actor", "actor.stream", "protocol")),
+    *(f"soulsgraph_clusters.fleet.{name}" for name in ("actor", "actor.process", "protocol")),
     *(f"soulsgraph_clusters.fleet.protocol.{name}" for name in ("fleet_pb2", "security", "settings")),
 }
 
 
 def test_all_that_a_games_process_plays_by_is_part_of_the_digest():
     code = (
-        "import sys, pkgutil, soulsgraph_clusters.fleet.actor.client\n"
+        "import sys, pkgutil, soulsgraph_clusters.fleet.actor.process\n"
         "from soulsgraph_envs.games.opening import make_game\n"
         "make_game(1)\n"
         "print(*(m.__name__ for m in sys.modules.values() if getattr(m, '__name__', '').startswith('soulsgraph')))"

@@ -4,7 +4,6 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import replace
-from itertools import pairwise
 
 import grpc
 import numpy as np
@@ -14,7 +13,7 @@ from fakes.fleet_here import GatewayHere, playing, random_weights
 from fakes.realtime import FakeLink
 from fakes.stored import message
 from fakes.waiting import until
-from soulsgraph_clusters.fleet.actor import client, stream
+from soulsgraph_clusters.fleet.actor import player
 from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, AT_ONCE, pause, pause_file, read_pause, resume
 from soulsgraph_clusters.fleet.actor.stream import PLAY, Head
 from soulsgraph_clusters.fleet.gateway import connections
@@ -60,7 +59,7 @@ class Played(GatewayHere):
 def quick(monkeypatch):
     """Let games report, send chunks and get weights and acknowledgements many times a second."""
     intervals = (
-        *((client, "CHUNK_S"), (client, "COLLECT_EVERY_S"), (stream, "HEALTH_EVERY_S"), (connections, "RIDE_WITHIN_S")),
+        *((player, "CHUNK_S"), (player, "COLLECT_EVERY_S"), (player, "HEALTH_EVERY_S"), (connections, "RIDE_WITHIN_S")),
         *((module, "_WATCH_EVERY_S"), (module, "PUBLISH_EVERY_S")),
     )
     for owner, name in intervals:
@@ -179,7 +178,7 @@ def test_a_game_that_the_task_refuses_is_closed(head, monkeypatch):
         opened.append(poor)
         return poor
 
-    monkeypatch.setattr(client, "open_game", open_poor)
+    monkeypatch.setattr(player, "open_game", open_poor)
     head.play(FAST)
     until(lambda: head.state() == "broken", "a game that is of no use")
     until(lambda: len(opened) > 1 and opened[0] in closed, "the end of the first game")
@@ -274,41 +273,24 @@ def test_what_is_played_by_altered_weights_of_a_frozen_skill_is_refused_and_the_
         until(lambda: any(not one.refused for one in head.records()[refused:]), "decisions by the stage's weights")
 
 
-def _fail_times(monkeypatch, count):
-    """Let the first attempts to read weights fail; return the moments of all."""
-    tried, decode = [], client.decode_weights
+def test_a_game_that_cannot_use_what_came_says_so_and_plays_once_it_gets_another_task(head, monkeypatch):
+    failing, decode = [True], player.decode_weights
 
     def fails(data):
-        tried.append(time.monotonic())
-        if len(tried) <= count:
+        if failing:
             raise FleetError("weights: expected those of the task, found others; try again.")
         return decode(data)
 
-    monkeypatch.setattr(client, "decode_weights", fails)
-    return tried
-
-
-def test_a_game_that_cannot_use_what_came_asks_for_it_again_and_plays_and_at_most_so_often(head, monkeypatch):
-    monkeypatch.setattr(client, "ASK_AGAIN_EVERY_S", 1.0)
-    asked_s, reconnect = [], client.Stream.reconnect
-
-    def asks(own):
-        asked_s.append(time.monotonic())
-        reconnect(own)
-
-    monkeypatch.setattr(client.Stream, "reconnect", asks)
-    tried = _fail_times(monkeypatch, 3)
+    monkeypatch.setattr(player, "decode_weights", fails)
     lines = head.play(FAST)
-    until(lambda: len(tried) > 2, "attempts in vain")
-    assert head.journal.end == 0
-    head.until_further_chunks()
-    until(lambda: head.state() == "playing", "play")
+    until(lambda: head.state() == "cannot play", "a game that cannot play")
     assert any(line.startswith("cannot play: weights") for line in lines)
     until(lambda: any("attic/1 is cannot play" in note for note in head.gateway.notes), "a note")
-    assert len(asked_s) == 3
-    assert all(later - earlier > 0.9 for earlier, later in pairwise(asked_s))
-    # Its own end of a stream is no news.
-    assert not any("ancel" in line for line in lines)
+    failing.clear()
+    set_drained(head.folder, "attic", True)
+    until(lambda: head.state() == "drained", "a drained game")
+    set_drained(head.folder, "attic", False)
+    head.until_further_chunks()
 
 
 def test_weights_of_a_module_that_takes_no_part_are_left_alone(head):
@@ -339,7 +321,7 @@ def test_a_game_in_real_time_and_simulators_of_another_speed_play_one_stage(head
             return open_game(settings, clock)
         return LiveGame(FakeLink(_RealTime()), settings, clock)
 
-    monkeypatch.setattr(client, "open_game", open_either)
+    monkeypatch.setattr(player, "open_game", open_either)
     head.play(GameSettings(driver="memory", speed=3.0))
     head.play(replace(FAST, lanes=4), "cellar")
     until(lambda: all(head.journal.decisions[f"{pc}/journaled"] > 20 for pc in ("attic", "cellar")), "both")

@@ -1,29 +1,30 @@
-"""Play one game for a head: a stage's task and weights in, chunks of what was played out.
+"""Play one game: tasks and weights in, chunks of what was played out. No torch, no Ray, no network.
 
-The game is played in a thread of its own, the stream is served in another; neither ever waits for the network. Here
-what was played is collected, about once a second put into the spool, and from there sent.
+The game is played in a thread of its own (`TaskPlay`), and whoever has the player asks it a few times a second by
+`Player.exchange`: in a process of the game's own (`GameProcess`), or in a Ray actor. Messages are those of the wire.
 """
 
 from __future__ import annotations
 
 import math
-import threading
+import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, read_pause
-from soulsgraph_clusters.fleet.actor.stream import Head, Stream
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import MOST_DECISIONS, decode_weights, encode_columns, write_moments
 from soulsgraph_clusters.fleet.protocol.settings import LOST_EPISODES, RESET_S, State
 from soulsgraph_clusters.fleet.protocol.task import OpenGame, StageTask, TaskPlay, make_hello
-from soulsgraph_clusters.fleet.store import UNFINISHED, Spool
+from soulsgraph_clusters.fleet.store import UNFINISHED
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.cycle_timer import Clock, TimedGame
 from soulsgraph_envs.games.link import GameSettings
@@ -35,10 +36,27 @@ from soulsgraph_policies.learning.sampler import Chunk
 COLLECT_EVERY_S = 0.25
 #: A chunk is closed so long after its first look: with the wait for that, one leaves about once a second.
 CHUNK_S = 0.7
-#: A task or weights that a game cannot play by are asked for again, at most so often.
-ASK_AGAIN_EVERY_S = 30.0
+HEALTH_EVERY_S = 1.0
 #: A play's episodes are numbered from its own number times two to the power of this.
 PLAY_SHIFT = 22
+
+
+class PlayedGame(Protocol):
+    """A game that is played somewhere, a `Player` or a way to one."""
+
+    def exchange(self, sent: Sequence[bytes]) -> list[bytes]:
+        """Give the player messages (`ToGame`), and return its own (`FromGame`) a moment later, the first a hello.
+
+        Raises:
+            SoulsGraphError: if it refuses to play.
+            EOFError: if it ended, with how.
+        """
+
+    def close(self) -> list[bytes]:
+        """Let it end, every key released, and return the chunks that it still had."""
+
+    def kill(self) -> None:
+        """End it at once, from any thread."""
 
 
 class _Play(TaskPlay):
@@ -49,109 +67,81 @@ class _Play(TaskPlay):
         self.order, self.number = order, number
         self.has_weights, self.since_s = False, 0.0
         self.parts: list[Chunk] = []
-        #: Decisions put into the spool, or lost there.
+        #: Decisions handed over.
         self.kept = 0
 
 
-class GameClient:
-    """One game of a PC; `game` is its name there, `report` shows people what happens.
+class Player:
+    """One game; `game` is its name, and nothing is played while there is a `pause_file`."""
 
-    Nothing is played while there is a `pause_file`. The PC's games name the same `machine` (`machine_id`).
-    """
-
-    def __init__(
-        self,
-        head: Head,
-        game: str,
-        settings: GameSettings,
-        spool: Spool,
-        version: str,
-        report: Callable[[str], None],
-        pause_file: Path,
-        machine: str = "",
-    ) -> None:
-        self._settings, self._spool, self._report, self._pause_file = settings, spool, report, pause_file
-        own = {"version": version, "boot": spool.boot, "machine": machine}
-        hello = make_hello(game, settings.driver, settings.lanes, **own)
-        self._stream = Stream(head, hello, spool, self._health, self._take, report)
-        self._inbox: list[wire.ToGame] = []
-        self._arrived = threading.Condition()
+    def __init__(self, settings: GameSettings, game: str = "1", pause_file: Path | None = None) -> None:
+        self._settings, self._pause_file, self._speed = settings, pause_file, settings.speed
+        #: What differs from process to process.
+        self.boot, self._sequence = secrets.token_hex(8), 0
+        hello = make_hello(game, settings.driver, settings.lanes, version=installed_version(), boot=self.boot)
+        self._outbox = [wire.FromGame(hello=hello)]
         #: What the head wants played and the newest weights for it, kept while a person pauses the play.
         self._order: wire.Task | None = None
         self._weights: dict[str, Weights] = {}
         self._newest = wire.Weights()
         self._play: _Play | None = None
         self._plays = 0
-        # Looked at before the first task, which may come at once.
-        self._paused = read_pause(pause_file)
+        self._paused = self._read_pause()
         self._state, self._note = State.WAITING, ""
-        #: Whether to ask for the task again, and when that was last done.
-        self._asks_again, self._asked_s = False, -math.inf
-        self._speed = settings.speed
+        self._said_s = -math.inf
         #: Of the plays before this one.
         self._ticks = self._finished = 0
-        self._lost = Counter[str]()
-        self._metrics = Counter[str]()
-        self._counting = threading.Lock()
+        self._lost, self._metrics = Counter[str](), Counter[str]()
 
     def open_game(self, settings: GameSettings, clock: Clock) -> TimedGame:
         """Open the game to play; raises as `soulsgraph_envs.games.opening.open_game` does."""
         return open_game(settings, clock)
 
-    def run(self, stopped: threading.Event) -> None:
-        """Play until `stopped` is set, then release the game; chunks not acknowledged stay in the spool."""
-        self._stream.start()
-        try:
-            while not stopped.is_set():
-                with self._arrived:
-                    self._arrived.wait_for(lambda: self._inbox, COLLECT_EVERY_S)
-                self._obey()
-                try:
-                    self._follow_pause()
-                except SoulsGraphError as error:
-                    self._cannot_play(error)
-                self._ask_again()
-                if self._play is not None and self._play.has_weights:
-                    self._collect(self._play)
-        finally:
-            self._end_play()
-            self._stream.stop()
+    def exchange(self, sent: Sequence[bytes]) -> list[bytes]:
+        """Obey the head's messages, and return what there is for it a moment later: how the game does, and chunks."""
+        for data in sent:
+            self._trying(self._obey, wire.ToGame.FromString(data))
+        self._trying(self._follow_pause)
+        time.sleep(COLLECT_EVERY_S)
+        if self._play is not None and self._play.has_weights:
+            self._collect(self._play)
+        return self._taken()
 
-    def _take(self, message: wire.ToGame) -> None:
-        """Keep a message for the playing loop; called by the stream's thread."""
-        with self._arrived:
-            self._inbox.append(message)
-            self._arrived.notify()
-
-    def _obey(self) -> None:
-        with self._arrived:
-            messages, self._inbox = self._inbox, []
-        for message in messages:
-            try:
-                if message.HasField("task"):
-                    self._begin(message.task)
-                elif message.HasField("weights"):
-                    self._load(message.weights)
-                elif message.HasField("stop"):
-                    self._stop(message.stop)
-            except SoulsGraphError as error:
-                self._cannot_play(error)
-
-    def _cannot_play(self, error: SoulsGraphError) -> None:
-        self._order = None
+    def close(self) -> list[bytes]:
+        """Release the game, and return the chunks that are in no doubt by then."""
         self._end_play()
-        self._say(State.CANNOT_PLAY, str(error))
-        self._asks_again = True
+        self._said_s = -math.inf
+        return self._taken()
 
-    def _ask_again(self) -> None:
-        """Connect anew after a task or weights that could not be used: the head then sends both once more."""
-        now = time.monotonic()
-        if self._asks_again and now - self._asked_s >= ASK_AGAIN_EVERY_S:
-            self._asks_again, self._asked_s = False, now
-            self._stream.reconnect()
+    def kill(self) -> None:
+        """Do nothing: it ends with its process."""
+
+    def _taken(self) -> list[bytes]:
+        if time.monotonic() - self._said_s >= HEALTH_EVERY_S:
+            self._said_s = time.monotonic()
+            self._outbox.append(wire.FromGame(health=self._health()))
+        taken, self._outbox = self._outbox, []
+        return [message.SerializeToString() for message in taken]
+
+    def _trying(self, act: Callable[..., None], *words: object) -> None:
+        """Play nothing where something cannot be done, until the next task."""
+        try:
+            act(*words)
+        except SoulsGraphError as error:
+            self._order = None
+            self._end_play()
+            self._say(State.CANNOT_PLAY, str(error))
+
+    def _obey(self, message: wire.ToGame) -> None:
+        if message.HasField("task"):
+            self._begin(message.task)
+        elif message.HasField("weights"):
+            self._load(message.weights)
+        elif message.HasField("stop"):
+            self._stop(message.stop)
 
     def _stop(self, stop: wire.Stop) -> None:
-        self._order, self._asks_again = None, False
+        self._order = None
         if stop.after_fight and self._play is not None and self._play.has_weights:
             self._play.sampling.finish_fight()
             self._say(State.LAST_FIGHT, stop.reason)
@@ -160,9 +150,12 @@ class GameClient:
         state = State.DRAINED if stop.after_fight else State.WAITING
         self._say(State.REFUSED if stop.refused else state, stop.reason)
 
+    def _read_pause(self) -> str:
+        return "" if self._pause_file is None else read_pause(self._pause_file)
+
     def _follow_pause(self) -> None:
         """Pause when a person at this PC wants to, and play on afterwards."""
-        wanted = read_pause(self._pause_file)
+        wanted = self._read_pause()
         if wanted and wanted != self._paused and self._play is not None:
             if wanted == AFTER_FIGHT and self._play.has_weights:
                 self._play.sampling.finish_fight()
@@ -178,11 +171,11 @@ class GameClient:
                 self._start(self._order)
 
     def _begin(self, order: wire.Task) -> None:
-        """Take up a task, unless it is the one under way: then the stream was only connected anew."""
+        """Take up a task, unless it is the one under way: then the way to the head was only opened anew."""
         if self._order == order:
             return
         self._end_play()
-        self._order, self._weights, self._asks_again = order, {}, False
+        self._order, self._weights = order, {}
         if not self._paused:
             self._start(order)
 
@@ -205,7 +198,7 @@ class GameClient:
         if self._play is not None:
             self._use_weights(self._play, weights if self._play.has_weights else self._weights)
 
-    def _use_weights(self, play: _Play, weights: dict[str, Weights]) -> None:
+    def _use_weights(self, play: _Play, weights: Mapping[str, Weights]) -> None:
         """Play by these weights; the first ones are those of every module."""
         weights = {name: own for name, own in weights.items() if name in play.task.modules}
         if not play.has_weights and len(weights) < len(play.task.modules):
@@ -236,15 +229,18 @@ class GameClient:
                 play.parts.append(replace(chunk, notes=(), failure=""))
         full = sum(part.env_steps() for part in play.parts) >= MOST_DECISIONS // 2
         if play.parts and (full or now - play.since_s >= CHUNK_S):
-            self._keep(play)
+            self._hand_over(play)
         return chunk is not None
 
-    def _keep(self, play: _Play) -> None:
-        """Put what was collected into the spool, and send it."""
+    def _hand_over(self, play: _Play) -> None:
+        """Close a chunk of what was collected."""
         whole, play.parts = Chunk.join(play.parts), []
         for transitions in whole.transitions.values():
             transitions.episodes[...] += play.number << PLAY_SHIFT
+        self._sequence += 1
         chunk = wire.Chunk(
+            boot=self.boot,
+            sequence=self._sequence,
             stage=play.order.stage,
             attempt=play.order.attempt,
             lane_ticks=whole.lane_ticks,
@@ -255,9 +251,7 @@ class GameClient:
         # Ticks of a boot count on over its plays, as in `Health`.
         write_moments({name: own.after(self._ticks) for name, own in whole.moments.items()}, chunk)
         play.kept += whole.env_steps()
-        kept = self._spool.put(chunk)
-        if kept is not None:
-            self._stream.send(*kept)
+        self._outbox.append(wire.FromGame(chunk=chunk))
 
     def _end_play(self) -> None:
         """Release the game; what it finished and nobody needs any more is counted."""
@@ -269,51 +263,38 @@ class GameClient:
             pass
         play.sampling.close()
         if play.parts:
-            self._keep(play)
-        # A count that fell for a moment would look like a game that was started again.
-        with self._counting:
-            self._play = None
-            self._ticks += play.sampling.ticks
-            self._finished += play.sampling.finished
-            self._lost.update(play.sampling.lost)
-            self._lost[UNFINISHED] += play.sampling.finished - play.sampling.lost.total() - play.kept
-            self._metrics.update(_sums(play))
+            self._hand_over(play)
+        self._play = None
+        self._ticks += play.sampling.ticks
+        self._finished += play.sampling.finished
+        self._lost.update(play.sampling.lost)
+        self._lost[UNFINISHED] += play.sampling.finished - play.sampling.lost.total() - play.kept
+        self._metrics.update(_sums(play))
 
     def _health(self) -> wire.Health:
-        """Describe the game; called by the stream's thread, once a second."""
-        with self._counting:
-            return self._counted(self._play)
-
-    def _counted(self, play: _Play | None) -> wire.Health:
-        lost = self._lost + Counter(dict(self._spool.lost))
+        play, lost = self._play, self._lost.copy()
+        metrics = {"speed": self._speed, "cpu_s": time.process_time(), **self._metrics}
+        ticks, finished = self._ticks, self._finished
         if play is not None:
             lost.update(dict(play.sampling.lost))
+            ticks, finished = ticks + play.sampling.ticks, finished + play.sampling.finished
+            for name, value in _sums(play).items():
+                metrics[name] = metrics.get(name, 0.0) + value
+            metrics["lateness_p99_ms"] = play.lateness_p99_ms
         return wire.Health(
             state=self._state,
             note=self._note,
-            ticks=self._ticks + (0 if play is None else play.sampling.ticks),
+            ticks=ticks,
             weights_version=self._newest.version,
-            waiting_chunks=self._spool.waiting,
-            finished_decisions=self._finished + (0 if play is None else play.sampling.finished),
+            finished_decisions=finished,
             lost_decisions=lost,
-            metrics=self._measured(play),
+            metrics=metrics,
         )
-
-    def _measured(self, play: _Play | None) -> dict[str, float]:
-        """Return the metrics of a `Health` message, those that are summed up being since the boot."""
-        found = {"speed": self._speed, "cpu_s": time.process_time(), **self._metrics}
-        if play is None:
-            return found
-        for name, value in _sums(play).items():
-            found[name] = found.get(name, 0.0) + value
-        if play.game is not None:
-            found["lateness_p99_ms"] = play.lateness_p99_ms
-        return found
 
     def _say(self, state: str, note: str = "") -> None:
         if (state, note) != (self._state, self._note):
             self._state, self._note = state, note
-            self._report(f"{state}: {note}" if note else state)
+            self._outbox.append(wire.FromGame(health=self._health()))
 
 
 def _sums(play: _Play) -> dict[str, float]:
