@@ -100,7 +100,7 @@ def _stream(door, folder):
     hello = wire.Hello(
         protocol=PROTOCOL, version="0.1.0", game="1", boot=spool.boot, driver="simulator", lanes=3, digests=digests()
     )
-    stream = Stream(door.head(), hello, spool, wire.Health, lambda _: None, lines.append)
+    stream = Stream(door.head(), hello, spool, lambda _: None, lines.append)
     stream.start()
     try:
         until(lambda: stream.connected, "the stream")

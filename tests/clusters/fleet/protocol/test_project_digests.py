@@ -128,7 +128,7 @@ def test_a_process_takes_over_a_project_by_value_once_and_refuses_other_code(fol
 
 def test_a_game_pc_loads_projects_without_torch_and_ray(folder):
     code = (
-        "import sys; from pathlib import Path; from soulsgraph_clusters.fleet.actor import client, host; "
+        "import sys; from pathlib import Path; from soulsgraph_clusters.fleet.actor import host; "
         f"host.load_projects([Path({str(folder)!r})], print); from soulsgraph_envs.skills import make_skill; "
         "print(make_skill('parry').name, sorted({'torch', 'ray'} & set(sys.modules)))"
     )
