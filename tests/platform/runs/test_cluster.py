@@ -169,7 +169,7 @@ def test_games_of_game_pcs_train_a_stage_and_another_takes_the_place_of_a_lost_o
         wait_for_log(job, f"{name} joined, playing by simulator")
     assert [len(hosts(node)) for node in alive] == [1, 1]
     alive[0].kill()
-    wait_for_log(job, "its actor ended")
+    wait_for_log(job, "it is started again")
     returned = cluster.add_worker()
     until(lambda: len(hosts(returned)) == 1 or not job.running, "the place taken")
     before = read_status(path / "journal").decisions

@@ -58,7 +58,7 @@ class GameActor:
         try:
             answer: list[bytes] = answer_of(self._actor.exchange.remote(sent))
         except RayError as error:
-            raise EOFError(f"its actor ended: {describe_loss(error)}") from error
+            raise EOFError(describe_loss(error)) from error
         return answer
 
     def close(self) -> list[bytes]:
