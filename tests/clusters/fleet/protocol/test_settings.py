@@ -81,7 +81,7 @@ def test_what_a_fleets_file_may_just_say_is_read(tmp_path):
 _DECIDES_NOTHING = {
     *("soulsgraph_clusters", "soulsgraph_clusters.fleet", "soulsgraph_envs.compat"),
     *("soulsgraph_policies", "soulsgraph_policies.agents", "soulsgraph_policies.learning"),
-    *(f"soulsgraph_clusters.fleet.{name}" for name in ("actor", "actor.process", "protocol")),
+    *(f"soulsgraph_clusters.fleet.{name}" for name in ("actor", "actor.process", "protocol", "store")),
     *(f"soulsgraph_clusters.fleet.protocol.{name}" for name in ("fleet_pb2", "settings")),
 }
 
