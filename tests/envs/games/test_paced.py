@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fakes.realtime import FakeTime
-from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.games.cycle_timer import StoppedError, stoppable
 from soulsgraph_envs.games.link import GameSettings, load_games
@@ -116,5 +116,3 @@ def test_values_that_no_game_can_have_are_refused_by_file_and_key(tmp_path: Path
 def test_a_driver_that_is_none_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="simulators"):
         open_game(replace(SETTINGS, driver="simulators", lanes=1))
-    with pytest.raises(GameError, match="lane"):
-        PacedSimulator(0)
