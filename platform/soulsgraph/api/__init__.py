@@ -575,7 +575,8 @@ class Run(Printed):
                 rows.append((name, "not trained yet", "", "", ""))
         where = f"agent {self.name}" if self.in_zoo else f"run {self.path}"
         title = f"{where}: {plan.scenario}, graph {plan.graph}, preset {plan.preset}, seed {plan.seed}"
-        shown: list[RenderableType] = [text_table(title, _VERSIONS, rows)]
+        # A line of its own: a table's title is broken at the table's width.
+        shown: list[RenderableType] = [f"{title}\n", text_table("", _VERSIONS, rows)]
         if (table := self._kept) is not None:
             shown += [*table.to_rich(), f"results in {self.path / 'results'}"]
         return [*shown, plan.budget_note] if plan.budget_note else shown
