@@ -576,7 +576,7 @@ class Run(Printed):
         where = f"agent {self.name}" if self.in_zoo else f"run {self.path}"
         title = f"{where}: {plan.scenario}, graph {plan.graph}, preset {plan.preset}, seed {plan.seed}"
         # A line of its own: a table's title is broken at the table's width.
-        shown: list[RenderableType] = [f"{title}\n", text_table("", _VERSIONS, rows)]
+        shown: list[RenderableType] = [title, text_table("", _VERSIONS, rows)]
         if (table := self._kept) is not None:
             shown += [*table.to_rich(), f"results in {self.path / 'results'}"]
         return [*shown, plan.budget_note] if plan.budget_note else shown
