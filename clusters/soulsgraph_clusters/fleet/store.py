@@ -92,6 +92,8 @@ class Store:
     """
 
     _tables: tuple[str, ...] = _CHUNKS
+    #: The WAL is written into the file whenever it has grown to so many pages of 4 kB: a PC's disk may be small.
+    _wal_pages = 100
 
     def __init__(self, folder: Path, *, reading: bool = False) -> None:
         self.folder, self._path = folder, folder / FILE
@@ -129,6 +131,7 @@ class Store:
             self._run(f"PRAGMA journal_mode = {'TRUNCATE' if is_remote(self.folder) else 'WAL'}")
             self._run("PRAGMA synchronous = FULL")
             self._run("PRAGMA foreign_keys = ON")
+            self._run(f"PRAGMA wal_autocheckpoint = {self._wal_pages}")
 
     def _run(self, statement: str, *values: Any) -> sqlite3.Cursor:
         return self._database.execute(statement, values)
@@ -216,7 +219,7 @@ class Journal(Store):
         WriteError: as `Store`.
     """
 
-    _tables = (*_CHUNKS, *_STAGE)
+    _tables, _wal_pages = (*_CHUNKS, *_STAGE), 1000
 
     def __init__(
         self, folder: Path, stage: str, most_bytes: int = MOST_JOURNAL_BYTES, *, reading: bool = False
