@@ -83,7 +83,7 @@ def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None
             ray.shutdown()
 
 
-def _start(folder: Path, num_cpus: int | None, resources: Mapping[str, float], tries: int = 2) -> None:
+def _start(folder: Path, num_cpus: int | None, resources: Mapping[str, float], tries: int = 3) -> None:
     try:
         ray.init(
             "local",

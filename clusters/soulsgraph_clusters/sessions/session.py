@@ -81,7 +81,13 @@ def connect(
         SessionError: if a private session does not start; nothing of it is left then.
     """
     if ray.is_initialized():
-        yield Session(False, places_within_s)
+        joined = Session(False, places_within_s)
+        try:
+            yield joined
+        finally:
+            # Ray itself frees those of a driver that ends.
+            for place in joined.places:
+                remove_placement_group(place)
         return
     open_streams()
     check_session(address)

@@ -11,6 +11,9 @@ from typing import Any, Self
 import numpy as np
 import ray
 from pyarrow.fs import LocalFileSystem
+
+# Without a session Ray would look for this machine's address on the internet, and warn where that is away; only a
+# constant of that module, read as Ray is imported, keeps it from that.
 from ray._private import ray_constants
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.dqn.dqn import DQN
@@ -99,7 +102,6 @@ class SkillDQN(DQN):
     checkpoint_due = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Without a session Ray would look for this machine's address on the internet, and warn where that is away.
         clusters = ray_constants.ENABLE_RAY_CLUSTER
         ray_constants.ENABLE_RAY_CLUSTER = clusters and ray.is_initialized()
         try:

@@ -51,6 +51,12 @@ def test_places_are_kept_from_stage_to_stage_and_another_command_waits(game_pcs,
     assert "ray status" in caplog.text
 
 
+def test_in_a_ray_of_the_callers_own_each_command_leaves_its_places(started):
+    for _ in range(2):
+        with connect() as session:
+            assert len(find_places(2, session)) == 2
+
+
 def test_a_place_that_is_taken_is_none(game_pcs, monkeypatch):
     holder = ray.remote(resources={"game_pc": 1}, num_cpus=0)(type("Holder", (), {"there": lambda self: True}))
     first, second = holder.remote(), holder.remote()

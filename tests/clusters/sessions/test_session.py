@@ -252,5 +252,18 @@ def test_a_node_that_is_lost_while_runners_start_is_reported_and_the_stage_goes_
         lost.kill()
         (tmp_path / "lost").touch()
         assert job.wait() == 0, job.logs()
-    assert "env runner 2 has not started" in job.logs()
-    assert "goes on True by 1" in job.logs()
+        assert "env runner 2 has not started" in job.logs()
+        assert "goes on True by 1" in job.logs()
+
+
+@pytest.mark.slow
+def test_a_study_is_refused_where_a_node_does_not_see_its_folder(tmp_path):
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+        pytest.skip("a file system of a node's own takes root and unshare")
+    (private := tmp_path / "private").mkdir()
+    with LocalCluster(workers=0, head_cpus=1) as cluster:
+        cluster.add_worker(hidden=private)
+        study = ["soulsgraph", "study", "reproduce", "--seeds", "1", "--scale", "0.01", "--run", str(private / "study")]
+        line = _error_of(cluster.job_submit(study))
+        assert "not that folder on node" in line
+        assert str(private / "study") in line
