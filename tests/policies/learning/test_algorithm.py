@@ -183,10 +183,8 @@ def test_a_checkpoint_of_another_stage_or_without_a_part_is_refused(tmp_path: Pa
     other = built(configured(SKILLS[:-1], stage.training["heal_attack"].hyperparameters))
     with pytest.raises(SoulsGraphError, match="heal_attack"):
         other.load_checkpoint(str(tmp_path))
-    state = stage.get_state()
-    for part in ("games", "journal"):
-        with pytest.raises(SoulsGraphError, match=part):
-            stage.set_state(state | {part: {}})
+    with pytest.raises(SoulsGraphError, match="journal"):
+        stage.set_state(stage.get_state() | {"journal": {}})
 
 
 def test_episodes_are_handed_over_once() -> None:
