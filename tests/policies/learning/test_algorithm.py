@@ -183,7 +183,7 @@ def test_a_checkpoint_of_another_stage_or_without_a_part_is_refused(tmp_path: Pa
     other = built(configured(SKILLS[:-1], stage.training["heal_attack"].hyperparameters))
     with pytest.raises(SoulsGraphError, match="heal_attack"):
         other.load_checkpoint(str(tmp_path))
-    with pytest.raises(SoulsGraphError, match="journal"):
+    with pytest.raises(SoulsGraphError, match="games"):
         stage.set_state(stage.get_state() | {"journal": {}})
 
 
