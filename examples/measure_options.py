@@ -17,8 +17,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
-
 from soulsgraph.results.origin import describe_run
 from soulsgraph.results.tables import markdown_table
 from soulsgraph.runs.progress import silence_advice
@@ -29,7 +27,7 @@ from soulsgraph_envs.skills import SkillOptions, make_skill, training_scenario
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import PRESETS, preset_with
-from soulsgraph_policies.learning.learner import AUTOGRAD, as_multi_agent_batch
+from soulsgraph_policies.learning.learner import AUTOGRAD
 
 SKILL, BUDGET = "heal_attack", 90_000
 #: Updates of one call, as many as a round of 128 decisions owes.
@@ -74,8 +72,7 @@ class Measured:
         training, begun = self.stage.training[SKILL], time.process_time()
         batch = training.draw(UPDATES)
         drawn = time.process_time()
-        counts = {NUM_MODULE_STEPS_SAMPLED_LIFETIME: {SKILL: training.decisions}}
-        metrics = self.stage.learner.update(batch=as_multi_agent_batch({SKILL: batch}), timesteps=counts)[SKILL]
+        metrics = self.stage.learner.learning[SKILL].learn(batch, training.decisions)
         updated = time.process_time()
         training.learned(metrics, UPDATES)
         learned = time.process_time()

