@@ -22,7 +22,6 @@ from typing import Any
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, paired_difference
 from soulsgraph.results.tables import finite, markdown_table
-from soulsgraph.runs.lineage import save_version
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, trained_artifact
 from soulsgraph_clusters.sessions.session import Session
@@ -40,7 +39,7 @@ class Delay:
 
     def __init__(self, runner: ChunkRunner, ticks: int) -> None:
         self._sample, self._set_state = runner.sample, runner.set_state
-        self._ticks, self._lanes = ticks, int(runner.config.env_config["lanes"])
+        self._ticks, self._lanes = ticks, int(runner.config.num_envs_per_env_runner)
         #: Control ticks played so far, and those after which the networks that play now were learned.
         self._now, self._learned = 0.0, 0.0
         self._waiting: deque[tuple[float, dict[str, Any]]] = deque()
@@ -57,7 +56,8 @@ class Delay:
             for module, weights in state.pop(NETWORKS).items()
         }
         self._waiting.append((self._now, networks))
-        while self._waiting and self._now - self._waiting[0][0] >= self._ticks:
+        # The first ones are not held back: nothing plays without them.
+        while self._waiting and (not self._now or self._now - self._waiting[0][0] >= self._ticks):
             self._learned, state[NETWORKS] = self._waiting.popleft()
         self._set_state(state)
 
@@ -76,12 +76,11 @@ def train(run: RunFolder, skill: str, ticks: int) -> float:
     stage = run.plan.stage(skill)
     setup = StageSetup(run, stage)
     algorithm = setup.build(Session(local=True))
-    algorithm.get_module(skill)  # The first weights are not held back.
     delay = Delay(algorithm.env_runner, ticks)
     while not algorithm.finished:
         algorithm.train()
     weights, learned = algorithm.weights(skill), algorithm.training[skill]
-    save_version(run, stage, trained_artifact(setup, weights, learned.normalizer, learned.decisions))
+    run.library.save(trained_artifact(setup, weights, learned.normalizer, learned.decisions))
     algorithm.stop()
     return delay.age / delay.decisions
 
