@@ -16,6 +16,7 @@ import ray
 # The address of this machine is a constant of that module, whatever is asked for: on Windows and macOS the loopback, on
 # Linux one that others reach.
 from ray._private import ray_constants
+from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 
 from soulsgraph_envs.core.access import family_of
 from soulsgraph_envs.core.errors import UnavailableError
@@ -60,6 +61,7 @@ def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None
     if not (os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")):
         # Ray would leave a token in the home folder, readable by everyone; this one dies with us.
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    forget_token()
     clusters = ray_constants.ENABLE_RAY_CLUSTER
     with temporary_folder("soulsgraph-ray-", FOLDER) as folder:
         before = {name: os.environ.get(name) for name in _ENVIRONMENT}
@@ -102,6 +104,11 @@ def _start(folder: Path, num_cpus: int | None, resources: Mapping[str, float], t
             raise
         # Ray ends a node whose agents took over 15 s, a fixed limit; its files are in memory now.
         _start(folder, num_cpus, resources, tries - 1)
+
+
+def forget_token() -> None:
+    """Let Ray read its token again: it keeps the first of a process, though the environment may name another by now."""
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 def free_port(host: str = "127.0.0.1") -> int:

@@ -23,7 +23,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from soulsgraph_clusters.sessions.head import ClusterAwayError, check_cluster
-from soulsgraph_clusters.sessions.local_ray import local_ray
+from soulsgraph_clusters.sessions.local_ray import forget_token, local_ray
 from soulsgraph_clusters.sessions.nodes import check_nodes
 from soulsgraph_envs.core.terminal import open_streams
 from soulsgraph_policies.agents.projects import carried_by_value
@@ -101,6 +101,7 @@ def connect(
         if local:
             stack.enter_context(local_ray(num_cpus, resources))
         else:
+            forget_token()
             ray.init(chosen, log_to_driver=False, logging_level=logging.ERROR)
             stack.callback(ray.shutdown)
         stack.enter_context(carried_by_value(cloudpickle))

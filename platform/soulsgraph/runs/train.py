@@ -203,7 +203,7 @@ class StageSetup:
         return next((path for path, journal in states if int(journal.get("position", -1)) >= first), None)
 
     def _config(self, method: type[SkillDQN]) -> SkillDQNConfig:
-        plan, config = self.run.plan, method.get_default_config().debugging(log_level="ERROR")
+        plan, config = self.run.plan, method.get_default_config().debugging(log_level="CRITICAL")
         most, seed = plan.method.steps_per_round, self.stage.seed
         clips = {name: artifact.card.observation_clip for name, artifact in self.upstream.items()}
         # RLlib's own seed would load torch's compiler in every process: half of a runner's start.

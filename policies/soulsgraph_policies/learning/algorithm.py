@@ -437,7 +437,10 @@ class SkillDQN(DQN):
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         """Return the remote runners that are back, for RLlib's callbacks; their calls brought them everything."""
         if self._remote is None:
-            restored: list[int] = super().restore_env_runners(env_runner_group)
+            restored: list[int] = env_runner_group.probe_unhealthy_env_runners()
+            if restored:
+                # Whoever is back has no weights.
+                self._unsent.update(self.config.module_spaces())
             return restored
         back, self._remote.back = self._remote.back, []
         return back

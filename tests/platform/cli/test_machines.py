@@ -41,7 +41,7 @@ CALLS = {
     "study compare nowhere": 2,
     "list presets": 0,
     "report nowhere --scenario iudex-phase1": 2,
-    "data export agent --out files --onnx --check 100": 0,
+    "data export agent --out files --onnx": 0,
     "data import nothing.zip --run imported --skill camera": 2,
     "data calibrate nowhere --boss iudex-phase1 --out mine.toml": 2,
     "study reproduce --run study --seeds 0": 2,

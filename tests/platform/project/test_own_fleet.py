@@ -97,8 +97,8 @@ def test_a_runs_own_games_train_an_own_skill_whatever_its_code_prints(printing, 
     words = ("--run", run.path, "--project", begun)
     code, text = fleet.call("train", "parry", *words, "--games", fleet.folder / "here.toml")
     assert code == 0, text
-    assert "game 1: playing by simulator" in text
-    assert "game 2: playing by simulator" in text
+    assert "here/1 joined, playing by simulator" in text
+    assert "here/2 joined, playing by simulator" in text
     assert "the code of an own skill prints" in text
     assert run.library.versions("parry") == [1]
 

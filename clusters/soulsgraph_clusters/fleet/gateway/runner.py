@@ -304,6 +304,9 @@ class GatewayRunner(FetchedRunner):
     With the `gateway` of the stage before, its games are connected already.
     """
 
+    #: Whether the stage has ended, and the journal is closed.
+    _over = False
+
     def __init__(self, *, config: SkillDQNConfig, gateway: Gateway | None = None, **kwargs: Any) -> None:
         self._before = gateway
         super().__init__(config=config, **kwargs)
@@ -395,6 +398,9 @@ class GatewayRunner(FetchedRunner):
         self._end(self._gateway.stop if hasattr(self, "_gateway") else None)
 
     def _end(self, end_gateway: Callable[[str], None] | None) -> None:
+        if self._over:
+            return
+        self._over = True
         if exporter := getattr(self, "_exporter", None):
             exporter.close()
         if end_gateway is not None:

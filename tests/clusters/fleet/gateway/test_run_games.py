@@ -233,6 +233,7 @@ def test_a_kill_costs_nothing_that_was_in_the_journal(setup, build, tmp_path):
     assert again.position == saved
     again._iteration_end = 10**9
     until(lambda: again.training_step() or again.finished, "the budget")
+    again.stop()
     assert len(_records(setup)) >= before
 
 
