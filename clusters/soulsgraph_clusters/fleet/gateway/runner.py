@@ -298,6 +298,10 @@ class FetchedRunner(ChunkRunner):
         """Do nothing."""
 
 
+#: A journal up to this size forgets nothing: a short stage can be learned again, and exported, whole.
+_KEPT_BYTES = 64 * 2**20
+
+
 class GatewayRunner(FetchedRunner):
     """Serve the games of `env_config["fleet"]`; what they play goes through the stage's journal.
 
@@ -377,8 +381,9 @@ class GatewayRunner(FetchedRunner):
         return JournalSlice.of(self._journal, position, notes=notes, playing=playing, status=status)
 
     def prune(self, before: int) -> None:
-        """Forget what the journal's chunks before a position hold."""
-        self._journal.prune(before)
+        """Forget what a large journal's chunks before a position hold."""
+        if self._journal.size_bytes > _KEPT_BYTES:
+            self._journal.prune(before)
 
     def get_training_state(self) -> dict[str, Any]:
         """Return nothing, in the driver's process too: the journal holds what was played."""
