@@ -298,7 +298,8 @@ class FetchedRunner(ChunkRunner):
         """Do nothing."""
 
 
-#: A journal up to this size forgets nothing: a short stage can be learned again, and exported, whole.
+#: A journal up to this size, or half of its largest, forgets nothing: a short stage can be learned again, and
+#: exported, whole.
 _KEPT_BYTES = 64 * 2**20
 
 
@@ -321,6 +322,7 @@ class GatewayRunner(FetchedRunner):
         take_over(stage.projects)
         self._task = stage.task(self.config)
         settings = stage.fleet.settings
+        self._kept_bytes = min(_KEPT_BYTES, settings.journal_bytes // 2)
         self._journal = _patiently(lambda: Journal(stage.journal, stage.name, most_bytes=settings.journal_bytes))
         try:
             admission = self._admission = Admission(self._journal, self._task, self.config.stage_seed or 0, settings)
@@ -382,7 +384,7 @@ class GatewayRunner(FetchedRunner):
 
     def prune(self, before: int) -> None:
         """Forget what a large journal's chunks before a position hold."""
-        if self._journal.size_bytes > _KEPT_BYTES:
+        if self._journal.size_bytes > self._kept_bytes:
             self._journal.prune(before)
 
     def get_training_state(self) -> dict[str, Any]:
