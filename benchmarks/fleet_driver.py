@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from fleet_streams import PCS, STAGE, Server, bench_task
-from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner, Gateways
+from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetGateway, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 from soulsgraph_clusters.fleet.protocol.security import Tokens, token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
@@ -32,7 +32,7 @@ class DriverServer(Server):
         fleet = Fleet(FleetSettings(f"127.0.0.1:{free_port()}"), place)
         self.address, tokens = fleet.settings.listen, Tokens(place / fleet.settings.tokens)
         self.metadata = [token_metadata(tokens.issue(pc)) for pc in PCS]
-        process = self._opened.enter_context(closing(Gateways(fleet, session))).process()
+        process = self._opened.enter_context(closing(FleetGateway(fleet, session))).process()
         stage = FleetStage(fleet, place / "journal", STAGE, task.scenario, SkillOptions(), process=process)
         ((_, numbers),) = task.learns.items()
         config = FleetDQN.get_default_config().debugging(log_level="ERROR")

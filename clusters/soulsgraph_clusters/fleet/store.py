@@ -92,7 +92,7 @@ class Store:
     """
 
     _tables: tuple[str, ...] = _CHUNKS
-    #: The WAL is written into the file whenever it has grown to so many pages of 4 kB: a PC's disk may be small.
+    #: Pages of 4 kB after which the WAL is checkpointed: a PC's disk may be small.
     _wal_pages = 100
 
     def __init__(self, folder: Path, *, reading: bool = False) -> None:
@@ -101,6 +101,7 @@ class Store:
         if not reading:
             with writing(folder):
                 make_folder(folder)
+        self._is_remote = is_remote(folder)
         # A file that may not be written is read only.
         uri = f"{self._path.absolute().as_uri()}?mode={'rw' if reading else 'rwc'}"
         with self._errors():
@@ -114,10 +115,11 @@ class Store:
             raise
 
     def _open(self, reading: bool) -> None:
-        # What a killed process left is in one file then.
-        self._run("PRAGMA journal_mode = DELETE")
+        # Before anything is read: the WAL of a killed process needs no shared memory then, for which a full disk has no
+        # room. A remote disk has no WAL; there what a killed process left is in one file first.
+        self._run("PRAGMA journal_mode = DELETE" if self._is_remote else "PRAGMA locking_mode = EXCLUSIVE")
         self._run("BEGIN" if reading else "BEGIN EXCLUSIVE")
-        # From here on nobody else has it. Set before a WAL is begun: that needs no shared memory then.
+        # From here on nobody else has it.
         self._run("PRAGMA locking_mode = EXCLUSIVE")
         is_new = not self._one("SELECT COUNT(*) FROM sqlite_master")
         if is_new and not reading:
@@ -128,7 +130,7 @@ class Store:
             raise FleetError(f"{self._path}: expected format {_FORMAT}, found {found}; it is of another version.")
         self._run("COMMIT")
         if not reading:
-            self._run(f"PRAGMA journal_mode = {'TRUNCATE' if is_remote(self.folder) else 'WAL'}")
+            self._run(f"PRAGMA journal_mode = {'TRUNCATE' if self._is_remote else 'WAL'}")
             self._run("PRAGMA synchronous = FULL")
             self._run("PRAGMA foreign_keys = ON")
             self._run(f"PRAGMA wal_autocheckpoint = {self._wal_pages}")
@@ -173,7 +175,8 @@ class Store:
             WriteError: if it cannot be written.
         """
         with self._access, self._errors():
-            self._run(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+            # Without a WAL a power cut may damage a file that is not synced fully.
+            self._run(f"PRAGMA synchronous = {'FULL' if synced or self._is_remote else 'NORMAL'}")
             self._run("BEGIN")
             try:
                 yield
@@ -195,7 +198,7 @@ class Store:
 
     @property
     def size_bytes(self) -> int:
-        """What is kept takes so many bytes of the file; the others are used again."""
+        """Bytes of the file that hold something; the others are used again."""
         with self._access, self._errors():
             pages = self._one("PRAGMA page_count") - self._one("PRAGMA freelist_count")
             return int(pages * self._one("PRAGMA page_size"))

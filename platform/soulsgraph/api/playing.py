@@ -220,7 +220,7 @@ def check_film(path: Path) -> None:
 
 
 def show_fights(shown: Iterable[tuple[Fight, ...]], beside: int, only_fight: bool) -> None:
-    """Show fights, so many beside each other, in a window until it is closed; raises as `FightFilm.show`."""
+    """Show fights, `beside` of them side by side, in a window until it is closed; raises as `FightFilm.show`."""
     from soulsgraph.watch.watching import FIGHT_SIZE, SIZE, FightWindow
 
     height, width = FIGHT_SIZE if only_fight else SIZE

@@ -149,7 +149,7 @@ def difference_columns(first: SeedValues, second: SeedValues) -> dict[str, Any]:
     return {**difference.columns(), "seeds_above": above, "seeds_below": below}
 
 
-def frame_of(results: Mapping[int, Rows]) -> pd.DataFrame:
+def by_seed_frame(results: Mapping[int, Rows]) -> pd.DataFrame:
     """Return the rows of every seed as one frame, `seed` in the first column."""
     return pd.DataFrame([{"seed": seed, **row} for seed, rows in results.items() for row in rows])
 
@@ -256,7 +256,7 @@ class SeedsTable:
     @classmethod
     def of_win_rates(cls, title: str, by: Sequence[str], results: Mapping[int, Rows]) -> SeedsTable:
         """Return the mean win rate of each setting, in percent; every seed's rows have its counts and the rate."""
-        frame = frame_of(results)
+        frame = by_seed_frame(results)
         percent = frame.assign(percent=100.0 * frame["rate"])
         return cls.of(title, frame, summary(percent, by, "percent", {"seeds": "seeds", "mean": "win_percent"}))
 

@@ -16,7 +16,7 @@ import numpy as np
 from rich.table import Table
 
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.seeds import Rows, SeedsTable, frame_of, summary
+from soulsgraph.results.seeds import Rows, SeedsTable, by_seed_frame, summary
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import cells_table, write_results
 from soulsgraph.runs import evaluate as evaluating
@@ -96,7 +96,7 @@ class Ablations:
 
     def over_seeds(self) -> SeedsTable:
         """Return the mean win rate of each setting and the points lost, paired by seed, with intervals over seeds."""
-        frame = frame_of(self.by_seed)
+        frame = by_seed_frame(self.by_seed)
         frame["percent"] = 100.0 * frame["rate"]
         by = ["skill", "played"]
         rates = summary(frame, by, "percent", {"seeds": "seeds", "mean": "win_percent"})

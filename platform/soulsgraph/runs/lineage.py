@@ -132,11 +132,6 @@ def expect_unchanged(run: RunFolder, *scenarios: str) -> None:
             expect_fight(name, known[name], str(run.path))
 
 
-def expect_trained_in(run: RunFolder, scenario: str) -> None:
-    """Refuse a scenario in which the run was not trained; raises UnknownNameError."""
-    _Domains(run).trained(scenario)
-
-
 def continued_domain(run: RunFolder, scenario: str, after: str | None = None) -> str:
     """Return the scenario whose versions an adaptation to `scenario` continues.
 

@@ -53,7 +53,7 @@ from soulsgraph_policies.learning.sampler import Transitions
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
 if TYPE_CHECKING:
-    from soulsgraph_clusters.fleet.gateway.runner import FleetStage, Gateways
+    from soulsgraph_clusters.fleet.gateway.runner import FleetGateway, FleetStage
     from soulsgraph_clusters.fleet.protocol.settings import Fleet
 
 
@@ -136,7 +136,9 @@ class StageSetup:
         """Return a skill that takes part."""
         return next(skill for skill in self.skills if skill.name == name)
 
-    def build(self, session: Session, gateways: Gateways | None = None, games: Sequence[GameSettings] = ()) -> SkillDQN:
+    def build(
+        self, session: Session, gateway: FleetGateway | None = None, games: Sequence[GameSettings] = ()
+    ) -> SkillDQN:
         """Build the algorithm; remote env runners need a Ray session.
 
         Of a fleet its gateway is the one runner, and so is what plays `games` here, or on a cluster's nodes.
@@ -146,8 +148,8 @@ class StageSetup:
                 a synchronous plan.
             SoulsGraphError: if a fleet or games cannot play the stage, or as `check_elsewhere`.
         """
-        if gateways is not None:
-            return self._built(self._sampled_by_fleet(gateways))
+        if gateway is not None:
+            return self._built(self._sampled_by_fleet(gateway))
         return self._built(self._sampled_by_games(games, session) if games else self._sampled(session))
 
     def build_own(self, factory: LearnerFactory) -> OwnTraining:
@@ -238,14 +240,14 @@ class StageSetup:
         config.environment(env_config={"scenario": self.scenario})
         return config
 
-    def _sampled_by_fleet(self, gateways: Gateways) -> SkillDQNConfig:
+    def _sampled_by_fleet(self, gateway: FleetGateway) -> SkillDQNConfig:
         # Imported here, as below: gRPC and what belongs to it take a moment that a run in the simulator need not wait.
         from soulsgraph_clusters.fleet.gateway.runner import FLEET, GatewayRunner
         from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 
-        config, stage = self._config(FleetDQN), self._fleet_stage(gateways.fleet)
+        config, stage = self._config(FleetDQN), self._fleet_stage(gateway.fleet)
         stage.task(config)  # What no fleet can play is refused before anything starts.
-        process = gateways.process()
+        process = gateway.process()
         config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=0 if process is None else 1)
         config.environment(env_config={FLEET: replace(stage, process=process)})
         return config
@@ -502,7 +504,7 @@ class Workplace:
     display: Display = "auto"
     supervisor: Supervisor | None = None
     #: Where game PCs play, or games of this machine that do, in the place of env runners.
-    gateways: Gateways | None = None
+    gateway: FleetGateway | None = None
     games: Sequence[GameSettings] = ()
     #: Evaluates learning curves while training goes on.
     worker: WorkerProcess | None = None
@@ -605,8 +607,8 @@ def _learning(setup: StageSetup, workplace: Workplace) -> SkillDQN | OwnTraining
     """Build what learns in a stage: RLlib's algorithm, or a learner of your own for one skill in this process."""
     stage, plan = setup.stage, setup.run.plan
     if not (own := [name for name in stage.skills if name in plan.learners]):
-        return setup.build(workplace.session, workplace.gateways, workplace.games)
-    if stage.jointly or plan.env_runners or workplace.gateways or workplace.games:
+        return setup.build(workplace.session, workplace.gateway, workplace.games)
+    if stage.jointly or plan.env_runners or workplace.gateway or workplace.games:
         raise SoulsGraphError(
             f"stage {stage.name}: expected {own[0]}, which a learner of your own trains, alone in this process's "
             "simulator, found env runners, games in real time, or skills that learn in the same fights; leave them out."

@@ -87,18 +87,18 @@ def training_workplace(
         raise SoulsGraphError(f"no_ray: expected work that needs no Ray, found {found}; leave one out.")
     with ExitStack() as stack:
         joined = stack.enter_context(joined_session(run, console, place, needed, sole))
-        gateways = None
+        gateway = None
         if fleet is not None:
-            from soulsgraph_clusters.fleet.gateway.runner import Gateways
+            from soulsgraph_clusters.fleet.gateway.runner import FleetGateway
 
-            gateways = stack.enter_context(closing(Gateways(fleet, joined, place.without_ray)))
+            gateway = stack.enter_context(closing(FleetGateway(fleet, joined, place.without_ray)))
         curves = stack.enter_context(WorkerProcess()) if worker is None else worker
         yield stack.enter_context(
             Workplace(
                 run,
                 joined,
                 "silent" if console.quiet else "auto",
-                gateways=gateways,
+                gateway=gateway,
                 games=games,
                 worker=curves,
                 trackers=trackers,

@@ -158,7 +158,7 @@ class SweepResults(Printed):
 
         Of populations the best member of each seed, and the mean of its members.
         """
-        from soulsgraph.results.seeds import SeedsTable, frame_of, summary
+        from soulsgraph.results.seeds import SeedsTable, by_seed_frame, summary
 
         by_seed = self._by_seed()
         if not by_seed:
@@ -169,7 +169,7 @@ class SweepResults(Printed):
             title = f"Win rate in {sweep.scenario}, {sweep.plan.episodes} episodes a seed"
             return SeedsTable.of_win_rates(title, names, by_seed)
         title = f"Mean return of {sweep.stage} in {sweep.scenario}, {sweep.plan.episodes} episodes a seed"
-        frame = frame_of(by_seed)
+        frame = by_seed_frame(by_seed)
         return SeedsTable.of(title, frame, summary(frame, names, RETURN, {"seeds": "seeds", "mean": RETURN}))
 
     def _by_seed(self) -> dict[int, list[Mapping[str, Any]]]:

@@ -9,7 +9,7 @@ from soulsgraph.paper.records import PAPER_EPISODES, SettingRates, paper_rate
 from soulsgraph.results.seeds import (
     SeedsTable,
     SeedValues,
-    frame_of,
+    by_seed_frame,
     paired_difference,
     paired_ratio,
     records,
@@ -126,7 +126,7 @@ def test_a_percentage_that_no_count_fits_is_told():
 
 def test_a_summary_has_a_row_for_each_group_in_the_order_of_the_frame():
     rows = {1: [{"arm": "b", "gain": 1.0}, {"arm": "a", "gain": None}], 2: [{"arm": "b", "gain": 3.0}]}
-    table = summary(frame_of(rows), ["arm"], "gain", {"seeds": "seeds", "mean": "gain"})
+    table = summary(by_seed_frame(rows), ["arm"], "gain", {"seeds": "seeds", "mean": "gain"})
     low, high = mean_interval([1.0, 3.0])
     assert records(table) == [
         {"arm": "b", "seeds": 2, "gain": 2.0, "gain_low": low, "gain_high": high},
@@ -136,14 +136,14 @@ def test_a_summary_has_a_row_for_each_group_in_the_order_of_the_frame():
 
 def test_a_share_of_seeds_has_the_exact_interval():
     rows = {seed: [{"skill": "dodge", "adapt": seed > 0}] for seed in range(5)}
-    (row,) = records(share(frame_of(rows), ["skill"], "adapt"))
+    (row,) = records(share(by_seed_frame(rows), ["skill"], "adapt"))
     assert (row["seeds_adapt"], row["adapt_percent"]) == ("4 of 5", 80.0)
     assert row["adapt_percent_low"] == pytest.approx(100.0 * clopper_pearson_interval(4, 5).low)
 
 
 def test_a_table_of_seeds_shows_every_seed_beside_the_summary():
     won = {seed: [{"arm": "b", **WinRate(wins, 4).columns()}] for seed, wins in ((7, 1), (3, 4))}
-    frame = frame_of(won)
+    frame = by_seed_frame(won)
     table = SeedsTable.of("Wins", frame, summary(frame, ["arm"], "rate", {"mean": "rate"}))
     assert table.seeds == (3, 7)
     (row,) = table.rows()

@@ -45,7 +45,9 @@ class PlayedGame(Protocol):
     """A game that is played somewhere, a `Player` or a way to one."""
 
     def exchange(self, sent: Sequence[bytes]) -> list[bytes]:
-        """Give the player messages (`ToGame`), and return its own (`FromGame`) a moment later, the first a hello.
+        """Send messages (`ToGame`) to the player, and return those that it has for the head (`FromGame`).
+
+        The first of these is a hello.
 
         Raises:
             SoulsGraphError: if it refuses to play.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,18 +35,6 @@ def _read_machine(file: Path) -> str:
         if _MACHINE.fullmatch(known := file.read_text()):
             return known
     return ""
-
-
-def free_mb(folder: Path) -> int:
-    """Return the free megabytes where a PC's games keep chunks, or will.
-
-    Raises:
-        WriteError: if nothing can be written there.
-    """
-    files.check_writable(folder)
-    with files.writing(folder):
-        place = next(place for place in (folder, *folder.parents) if place.exists())
-        return shutil.disk_usage(place).free // 2**20
 
 
 def in_use(folder: Path) -> bool:

@@ -185,7 +185,7 @@ def _wait_for(method: Any) -> None:
         ray.get(method.remote(), timeout=STOP_WITHIN_S)
 
 
-class Gateways:
+class FleetGateway:
     """The gateway of a fleet, kept from stage to stage until it is closed.
 
     With `without_ray` it is in the driver's own process, for each stage anew.

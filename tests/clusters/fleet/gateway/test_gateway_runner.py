@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from fakes.fleet_here import played_for
-from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner, Gateways
+from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetGateway, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.store import FILE
@@ -28,13 +28,13 @@ def session():
 
 
 @pytest.fixture
-def gateways(session, tmp_path):
-    with closing(Gateways(Fleet(FleetSettings(f"127.0.0.1:{free_port()}"), tmp_path), session)) as opened:
+def gateway(session, tmp_path):
+    with closing(FleetGateway(Fleet(FleetSettings(f"127.0.0.1:{free_port()}"), tmp_path), session)) as opened:
         yield opened
 
 
-def _built(gateways, name):
-    fleet, process = gateways.fleet, gateways.process()
+def _built(gateway, name):
+    fleet, process = gateway.fleet, gateway.process()
     stage = FleetStage(fleet, fleet.folder / name, name, "iudex-phase1", SkillOptions(), process=process)
     config = FleetDQN.get_default_config().debugging(log_level="ERROR")
     config = config.stage([make_skill("camera")], NUMBERS, steps_per_round=64, seed=0)
@@ -55,24 +55,24 @@ def _train(algorithm):
     return pid
 
 
-def test_one_process_serves_every_stage_and_another_one_takes_its_place_between_two(gateways, tmp_path):
-    with played_for(gateways.fleet, [4]):
-        first, second = _train(_built(gateways, "first")), _train(_built(gateways, "second"))
+def test_one_process_serves_every_stage_and_another_one_takes_its_place_between_two(gateway, tmp_path):
+    with played_for(gateway.fleet, [4]):
+        first, second = _train(_built(gateway, "first")), _train(_built(gateway, "second"))
         assert first == second
         os.kill(second, signal.SIGKILL)
-        assert _train(_built(gateways, "third")) != second
+        assert _train(_built(gateway, "third")) != second
     assert all((tmp_path / name / FILE).exists() for name in ("first", "second", "third"))
 
 
-def test_a_stage_that_cannot_begin_says_so_in_one_line_and_begins_once_that_is_over(gateways, tmp_path):
-    _built(gateways, "first").stop()
+def test_a_stage_that_cannot_begin_says_so_in_one_line_and_begins_once_that_is_over(gateway, tmp_path):
+    _built(gateway, "first").stop()
     store = tmp_path / "second" / FILE
     store.parent.mkdir()
     store.write_text("no store", encoding="utf-8")
     for _ in range(2):
         with pytest.raises(SoulsGraphError, match=FILE) as found:
-            _built(gateways, "second")
+            _built(gateway, "second")
         assert "\n" not in str(found.value)
     store.unlink()
-    with played_for(gateways.fleet, [4]):
-        _train(_built(gateways, "second"))
+    with played_for(gateway.fleet, [4]):
+        _train(_built(gateway, "second"))
