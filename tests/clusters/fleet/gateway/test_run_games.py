@@ -204,11 +204,12 @@ def test_a_game_that_cannot_be_opened_is_named_and_tried_again_while_the_other_p
     algorithm = build((GameSettings("memory", display=":9999"), GAMES[0]))
     algorithm._iteration_end = 10**9
     play(algorithm, 100)
-    # The rows are of one moment, at which the second may still have been opening its game; the line has its own.
+    # The rows are of one moment, in the order in which the games joined; the line has its own.
     until(
         lambda: (
             algorithm.training_step()
-            or ([row.state for row in algorithm.status.games] == [State.BROKEN, State.PLAYING])
+            or {name: row.state for name, row in _rows(algorithm).items()}
+            == {"here/1": State.BROKEN, "here/2": State.PLAYING}
         ),
         "a game that cannot play beside one that does",
     )
