@@ -14,16 +14,12 @@ from soulsgraph.continual import figures
 from soulsgraph.continual.files import CHOOSING, COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_folder
 from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, Rows, score
 from soulsgraph.continual.study import ContinualUnit, StudySession, planned_units, sessions_of
-from soulsgraph.pages import page, tag
-from soulsgraph.pages.report_section import ReportFolder, ReportSection
+from soulsgraph.pages.report import Report, Section
 from soulsgraph.results import metrics
-from soulsgraph.results.figures import png_of
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, paired_ratio, records, seed_values, summary
-from soulsgraph.results.tables import finite, number, with_interval
-from soulsgraph_envs.core.files import write_text
+from soulsgraph.results.tables import Table, number, with_interval
 
-REPORT, PAGE = "report.md", "page.html"
 #: Totals of a run by their column, with their unit and the digits that are shown.
 _COSTS: Mapping[str, tuple[str, int]] = {
     "decisions": ("decisions", 0),
@@ -205,8 +201,7 @@ class RunTables:
 def write_continual_report(folder: Path, out: Path | None = None, against: str | None = None) -> Path:
     """Write the report of a run folder and return its Markdown file, in `report` of the folder unless `out` is given.
 
-    Beside it lie `page.html`, `report.json`, `tables/*.parquet` and `figures/*.png`; what the run has no table of is
-    left out. `against` is the method that others are compared with.
+    What the run has no table of is left out. `against` is the method that others are compared with.
 
     Raises:
         SoulsGraphError: if the folder holds no evaluations, or a damaged table.
@@ -215,65 +210,60 @@ def write_continual_report(folder: Path, out: Path | None = None, against: str |
     found = read_folder(folder)
     out, scores = out or folder / "report", score(found[EVALUATIONS], against)
     tables = RunTables(found, scores, planned_units(folder), sessions_of(folder))
-    title = f"Continual learning: {scores.counted}"
-    parts = [part for part in _sections(tables) if not part.empty]
-    images = {name: png_of(figure) for part in parts for name, figure in part.drawn.items()}
-    report, beside = ReportFolder(out), finite(tables.rows())
-    for name, content in images.items():
-        report.add_picture(name, content)
-    for name, rows in {**finite(scores.tables()), **beside}.items():
-        report.add_table(name, rows)
-    more = {"missing": [vars(unit) for unit in tables.missing], "tables": beside}
-    trained = {"trained_at": tables.commits, "wall_time_s": tables.wall_time_s}
-    report.end(describe_origin() | trained | scores.to_dict() | more)
-    write_text(out / PAGE, page(title, tag("h1", title), *(part.to_html(images) for part in parts)))
-    write_text(out / REPORT, "\n\n".join([f"# {title}", *(part.to_markdown() for part in parts)]) + "\n")
-    return out / REPORT
+    report = Report(f"Continual learning: {scores.counted}", [*_sections(tables)])
+    beside = tables.rows()
+    values = describe_origin() | {"trained_at": tables.commits, "wall_time_s": tables.wall_time_s} | scores.to_dict()
+    values |= {"missing": [vars(unit) for unit in tables.missing], "tables": beside}
+    return report.write(out, values, scores.tables() | beside)
 
 
-def _sections(tables: RunTables) -> Iterator[ReportSection]:
+def _sections(tables: RunTables) -> Iterator[Section]:
     """Yield the parts of a report in order; those without anything to show are empty."""
     scores = tables.scores
     note = "Mean over seeds with its 95 % t interval, as shares of fights. The arrow shows where it is better."
-    yield ReportSection("Scores", (*tables.missing_note, note, *scores.notes), (scores.table(MAIN),))
+    yield Section("Scores", (*tables.missing_note, note, *scores.notes), (scores.table(MAIN),))
     note = (
         "Mean of the middle half of all values, one of each seed and task, with its stratified bootstrap interval "
         "(Agarwal et al. 2021, rliable)."
     )
-    yield ReportSection("Interquartile means", (note,), (scores.table(MAIN, "interquartile_mean"),))
+    yield Section("Interquartile means", (note,), (scores.table(MAIN, "interquartile_mean"),))
     if scores.against is not None:
         note = (
             f"Difference from {scores.against} within each seed with its 95 % t interval over seeds, and the p value "
             "of the paired t test, adjusted by Holm's rule for the number of methods."
         )
-        yield ReportSection(f"Beside {scores.against}", (note,), (scores.difference_table(MAIN),))
+        yield Section(f"Beside {scores.against}", (note,), (scores.difference_table(MAIN),))
     note = (
         "Forgetting and forward transfer above are Continual World's (Wolczyk et al. 2021). Here, each under its own "
         "name: GEM (Lopez-Paz & Ranzato 2017), Chaudhry et al. (2018), CORA (Powers et al. 2022), MEAL (Tomilin et "
         "al. 2025)."
     )
-    yield ReportSection("By other formulas", (note,), (scores.table(OTHERS),))
+    yield Section("By other formulas", (note,), (scores.table(OTHERS),))
     names = ", ".join(f"{place} {name}" for place, name in enumerate(scores.task_names, 1))
-    pictures = {"matrices": figures.draw_matrices(scores), "performance": figures.draw_performance(scores)}
-    yield ReportSection("Over the sequence", (f"Tasks: {names}.",), (), pictures)
+    pictures = {"matrices.png": figures.draw_matrices(scores), "performance.png": figures.draw_performance(scores)}
+    yield Section("Over the sequence", (f"Tasks: {names}.",), pictures=pictures)
     by_task = {
-        "forward-transfer-decisions": ("forward_transfer", "Forward transfer over decisions", "forward transfer"),
-        "forward-transfer-ticks": ("forward_transfer_ticks", "Forward transfer over control ticks", "forward transfer"),
-        "forgetting": ("forgetting", "Forgetting", "own end minus final win rate"),
+        "forward-transfer-decisions.png": ("forward_transfer", "Forward transfer over decisions", "forward transfer"),
+        "forward-transfer-ticks.png": (
+            "forward_transfer_ticks",
+            "Forward transfer over control ticks",
+            "forward transfer",
+        ),
+        "forgetting.png": ("forgetting", "Forgetting", "own end minus final win rate"),
     }
     drawn = {name: figures.draw_by_task(scores, *asked) for name, asked in by_task.items()}
-    yield ReportSection("Transfer and forgetting by task", (), (), drawn)
+    yield Section("Transfer and forgetting by task", pictures=drawn)
     yield _returning(tables)
     yield _skills(tables)
     yield _plasticity(tables)
     yield _costs(tables)
-    yield ReportSection("How this was made", tuple(_made(tables)))
+    yield Section("How this was made", tuple(_made(tables)))
 
 
-def _returning(tables: RunTables) -> ReportSection:
+def _returning(tables: RunTables) -> Section:
     title, frame = "Tasks that come again", tables.returning
     if frame is None or frame.empty:
-        return ReportSection(title)
+        return Section(title)
     spreads = {
         str(method): {quantity: seed_values(own[own["quantity"] == quantity], "value") for quantity in VISITS}
         for method, own in frame.groupby("method", sort=False)
@@ -285,12 +275,12 @@ def _returning(tables: RunTables) -> ReportSection:
         "difference within each seed."
     )
     rows = [[method, *(_text(spread) for spread in by_quantity.values())] for method, by_quantity in spreads.items()]
-    return ReportSection(title, (note,), ((["method", *VISITS.values()], rows),))
+    return Section(title, (note,), (Table("", ["method", *VISITS.values()], rows),))
 
 
-def _skills(tables: RunTables) -> ReportSection:
+def _skills(tables: RunTables) -> Section:
     if tables.won_back is None:
-        return ReportSection("Forgetting by skill")
+        return Section("Forgetting by skill")
     spreads = {
         str(skill): {str(method): seed_values(own, "value") for method, own in rows.groupby("method", sort=False)}
         for skill, rows in tables.won_back.groupby("skill", sort=False)
@@ -306,10 +296,10 @@ def _skills(tables: RunTables) -> ReportSection:
         if any(method in by_method for by_method in spreads.values())
     ]
     drawn = figures.draw_skills(spreads, methods)
-    return ReportSection("Forgetting by skill", (note,), ((["method", *spreads], rows),), {"skills": drawn})
+    return Section("Forgetting by skill", (note,), (Table("", ["method", *spreads], rows),), {"skills.png": drawn})
 
 
-def _plasticity(tables: RunTables) -> ReportSection:
+def _plasticity(tables: RunTables) -> Section:
     scores = tables.scores
     quantities = {"win rate on held-out bosses": tables.held_out, "share of dormant units": tables.dormant}
     points = {
@@ -321,7 +311,7 @@ def _plasticity(tables: RunTables) -> ReportSection:
         if frame is not None
     }
     if not points and not scores.shown([METRICS["own_performance"]]):
-        return ReportSection("Plasticity")
+        return Section("Plasticity")
     shown = []
     for label, by_method in points.items():
         moments = _few(sorted({after for known in by_method.values() for after in known}))
@@ -330,12 +320,12 @@ def _plasticity(tables: RunTables) -> ReportSection:
             for name in scores.methods
             if name in by_method
         ]
-        shown.append(([label, *(f"after {after}" for after in moments)], rows))
+        shown.append(Table("", [label, *(f"after {after}" for after in moments)], rows))
     note = (
         "The end of each task's own training over its position. Held-out bosses are learned for a fixed budget from "
         "the agent after each number of tasks; the share of dormant units is the mean over skills."
     )
-    return ReportSection("Plasticity", (note,), tuple(shown), {"plasticity": figures.draw_plasticity(scores, points)})
+    return Section("Plasticity", (note,), tuple(shown), {"plasticity.png": figures.draw_plasticity(scores, points)})
 
 
 def _few(moments: Sequence[int]) -> list[int]:
@@ -344,12 +334,12 @@ def _few(moments: Sequence[int]) -> list[int]:
     return [moments[int(place)] for place in places]
 
 
-def _costs(tables: RunTables) -> ReportSection:
+def _costs(tables: RunTables) -> Section:
     totals, chosen = tables.totals, tables.choosing
     if not totals:
         means = [] if chosen is None else records(summary(chosen, ["method"], "value"))
         choosing = [[str(row["method"]), number(row["mean"], 0)] for row in means]
-        return ReportSection("Costs", tables=((["method", _COSTS[CHOOSING][0]], choosing),))
+        return Section("Costs", tables=(Table("", ["method", _COSTS[CHOOSING][0]], choosing),))
     methods = list(totals["decisions"])
     rows = [[method, *(_cost_text(tables, cost, method) for cost in totals)] for method in methods]
     notes = [
@@ -363,8 +353,8 @@ def _costs(tables: RunTables) -> ReportSection:
         )
     drawn = {_COSTS[cost][0]: tables.played if cost == "decisions" else totals[cost] for cost in _DRAWN}
     headings = ["method", *(_COSTS[cost][0] for cost in totals)]
-    pictures = {"costs": figures.draw_costs(tables.scores, drawn)}
-    return ReportSection("Costs", tuple(notes), ((headings, rows),), pictures)
+    pictures = {"costs.png": figures.draw_costs(tables.scores, drawn)}
+    return Section("Costs", notes, (Table("", headings, rows),), pictures)
 
 
 def _cost_text(tables: RunTables, cost: str, method: str) -> str:

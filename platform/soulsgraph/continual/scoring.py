@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from soulsgraph.continual.files import EVALUATIONS, SCRATCH, Trajectory, check_frame, read_results, trajectories
 from soulsgraph.results import metrics, statistics
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, difference_columns, paired_difference
-from soulsgraph.results.tables import finite, number, seeds_text, text_table, with_interval, write_results, write_rows
+from soulsgraph.results.tables import Table, finite, number, seeds_text, with_interval, write_results, write_rows
 from soulsgraph_envs.core.errors import UnknownNameError
 
 Values = npt.NDArray[np.float64]
@@ -309,8 +309,8 @@ class ContinualScores:
         plain: dict[str, Any] = finite({**values, "metrics": described, **rows, "notes": [*self.notes]})
         return plain
 
-    def table(self, chosen: Sequence[Metric], figure: str = "mean") -> tuple[list[str], list[list[str]]]:
-        """Return headings and a row of cells for each method: a figure of each metric over seeds with its interval.
+    def table(self, chosen: Sequence[Metric], figure: str = "mean", title: str = "") -> Table:
+        """Return a row for each method: a figure of each metric over seeds with its interval.
 
         The figure is the mean or the interquartile mean.
         """
@@ -321,29 +321,26 @@ class ContinualScores:
             scores = [self.scores[metric.name, method] for metric in found]
             seeds = max((score.values.seeds for score in scores), default=0)
             rows.append([method, str(seeds), *(_cell(score.columns, figure) for score in scores)])
-        return headings, rows
+        return Table(title, headings, rows)
 
-    def difference_table(self, chosen: Sequence[Metric]) -> tuple[list[str], list[list[str]]]:
-        """Return headings and a row of cells for each method compared: differences, each with its adjusted p."""
+    def difference_table(self, chosen: Sequence[Metric], title: str = "") -> Table:
+        """Return a row for each method compared: differences, each with its adjusted p."""
         found = self.shown(chosen)
         by_name = {(row["metric"], row["method"]): row for row in self.differences}
         methods = [method for method in self.methods if any((metric.name, method) in by_name for metric in found)]
         rows = [
             [method, *(_difference_cell(by_name.get((metric.name, method))) for metric in found)] for method in methods
         ]
-        return ["method", *(metric.heading for metric in found)], rows
+        return Table(title, ["method", *(metric.heading for metric in found)], rows)
 
-    def to_rich(self) -> list[Table | str]:
+    def to_rich(self) -> list[RichTable | str]:
         """Return tables for the terminal, and what is not defined."""
-        title = f"{self.counted}: mean (95 % t interval)"
-        parts: list[Table | str] = [text_table(title, *self.table(MAIN))]
+        tables = [self.table(MAIN, title=f"{self.counted}: mean (95 % t interval)")]
         if self.shown(OTHERS):
-            parts.append(text_table("By other formulas", *self.table(OTHERS)))
-        headings, rows = self.difference_table(MAIN)
-        if rows:
-            heading = f"Difference from {self.against}, paired by seed (95 % t interval), and p adjusted by Holm's rule"
-            parts.append(text_table(heading, headings, rows))
-        return [*parts, *self.notes]
+            tables.append(self.table(OTHERS, title="By other formulas"))
+        title = f"Difference from {self.against}, paired by seed (95 % t interval), and p adjusted by Holm's rule"
+        tables.append(self.difference_table(MAIN, title))
+        return [*(table.to_rich() for table in tables if table.rows), *self.notes]
 
     def tables(self) -> dict[str, Rows]:
         """Return the tables for machines, by the names of their files."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,6 +18,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from soulsgraph.results.seeds import SeedCurves, SeedsTable, SeedValues, moving_average
 from soulsgraph_envs.core.files import whole_file
+from soulsgraph_policies.agents.projects import SkillGraph
 
 # Okabe and Ito's palette (2008), without yellow, which is faint on white.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
@@ -99,6 +102,55 @@ def draw_settings(table: SeedsTable, value: str, label: str, scale: float = 1.0)
     names = [", ".join(f"{name} {_short(setting[name])}" for name in table.keys) for setting in drawn]
     axes.set_yticks(range(len(drawn)), list(map(literal, names)))
     axes.set(xlabel=label, ylim=(-0.7, len(drawn) - 0.3))
+    return figure
+
+
+@styled
+def draw_curves(panels: Mapping[str, Mapping[str, pd.DataFrame]], label: str) -> Figure | None:
+    """Draw curves, by panel and name: frames with columns step, mean, low and high; None where there is none."""
+    drawn = {title: curves for title, curves in panels.items() if curves}
+    if not drawn:
+        return None
+    columns = min(len(drawn), 3)
+    figure = Figure(figsize=(4.0 * columns + 0.6, 3.0 * -(-len(drawn) // columns) + 0.5))
+    grid = figure.subplots(-(-len(drawn) // columns), columns, squeeze=False)
+    places = {name: place for place, name in enumerate(dict.fromkeys(name for each in drawn.values() for name in each))}
+    for axes in grid.flat[len(drawn) :]:
+        axes.set_visible(False)
+    for axes, (title, curves) in zip(grid.flat, drawn.items(), strict=False):
+        for name, curve in curves.items():
+            colour, dashes = PALETTE[places[name] % len(PALETTE)], "-" if places[name] < len(PALETTE) else "--"
+            steps = curve["step"] / 1_000.0
+            axes.fill_between(steps, curve["low"], curve["high"], color=colour, alpha=0.2, linewidth=0.0)
+            axes.plot(steps, curve["mean"], dashes, color=colour, marker=".", label=literal(name))
+        axes.set(title=literal(title), xlabel="thousand decisions", ylabel=label)
+    known = {text: line for axes in figure.axes for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if len(known) > 1:
+        figure.legend([*known.values()], [*known], loc="outside lower center", ncols=2)
+    return figure
+
+
+@styled
+def draw_graph(graph: SkillGraph, notes: Mapping[str, str]) -> Figure:
+    """Draw a skill graph: what is trained later to the right, with a note below every skill's name."""
+    depths: dict[str, int] = {}
+    for skill in graph.order:
+        depths[skill] = max((depths[before] + 1 for before, after in graph.edges if after == skill), default=0)
+    columns = [[skill for skill, depth in depths.items() if depth == place] for place in {*depths.values()}]
+    places = {skill: (depth, -columns[depth].index(skill)) for skill, depth in depths.items()}
+    high = max(map(len, columns))
+    figure = Figure(figsize=(2.0 * len(columns), 0.8 * high))
+    axes = figure.subplots()
+    for before, after in graph.edges:
+        axes.annotate(
+            "", places[after], places[before], arrowprops={"arrowstyle": "->", "color": GREY, "shrinkB": 48.0}
+        )
+    for skill, place in places.items():
+        box = {"boxstyle": "round", "facecolor": "white", "edgecolor": BLUE}
+        name = f"{skill.replace('_', ' ')}\n{notes.get(skill, '')}"
+        axes.text(*place, literal(name), ha="center", va="center", fontsize=8.0, bbox=box)
+    axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(0.5 - high, 0.5))
+    axes.axis("off")
     return figure
 
 

@@ -196,39 +196,20 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [finite(row) for row in named.to_dict("records")]
 
 
-def _figure_cells(spread: SeedValues, digits: int = 1) -> str:
-    """Return the median, and mean, interquartile mean and deviation with their intervals, as four cells."""
-    row = spread.columns()
-    cells = (_interval_cell(row, name, digits) for name in _WITH_INTERVAL)
-    return " | ".join((f"**{number(spread.median, digits)}**", *cells))
+#: What `figure_cells` has.
+FIGURE_HEADINGS = ("median", "mean (t interval)", "interquartile mean (bootstrap)", "deviation (chi-square)")
 
 
-def _seed_cell(rate: statistics.WinRate) -> str:
-    low, high = rate.interval.scaled(100.0)
-    return f"{rate.wins}/{rate.episodes}<br>{rate.percent:.1f}<br>({low:.1f} to {high:.1f})"
+def figure_cells(row: Mapping[str, Any], digits: int = 1) -> list[str]:
+    """Return the median, and mean, interquartile mean and deviation with their intervals, as texts."""
+    return [f"**{number(row['median'], digits)}**", *(interval_cell(row, name, digits) for name in _WITH_INTERVAL)]
 
 
-def _difference_cells(row: Mapping[str, Any]) -> str:
-    """Return what `difference_columns` has as two cells."""
-    if not row["seeds"]:
-        return "no shared seed | "
-    return f"{_interval_cell(row, 'mean')} | {row['seeds_above']} / {row['seeds_below']} of {row['seeds']}"
-
-
-def _interval_cell(row: Mapping[str, Any], value: str, digits: int = 1) -> str:
+def interval_cell(row: Mapping[str, Any], value: str, digits: int = 1) -> str:
+    """Return a row's value with its interval as text; empty where the row has none."""
     if value not in row:
         return ""
     return with_interval(row[value], statistics.Interval(row[f"{value}_low"], row[f"{value}_high"]), digits)
-
-
-#: What a template of a page, which `render` fills in, shows figures over seeds by.
-SEED_FILTERS: Mapping[str, Callable[..., str]] = {
-    "figures": _figure_cells,
-    "seed": _seed_cell,
-    "rate": lambda spread: f"**{number(spread.median)}**; {spread.mean_text}",
-    "difference": _difference_cells,
-    "interval": _interval_cell,
-}
 
 
 #: More would not fit beside each other on a line of 80 characters.
@@ -277,10 +258,7 @@ class SeedsTable:
 
     def to_rich(self) -> list[Table]:
         """Return the summary and every seed's points for the terminal, a table for a few seeds each."""
-        readable = readable_table(self.summary)
-        title = f"{self.title}, {seeds_text(len(self.seeds))}"
-        title = "\n".join(filter(None, [title, readable.common_line]))
-        tables = [text_table(title, readable.headings, readable.cells)]
+        tables = [readable_table(f"{self.title}, {seeds_text(len(self.seeds))}", self.summary).to_rich()]
         for start in range(0, len(self.seeds), _SEEDS_A_TABLE):
             seeds = self.seeds[start : start + _SEEDS_A_TABLE]
             headings = (*self.keys, *(f"seed {seed}" for seed in seeds))

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import Rows, SeedsTable, by_seed_frame, summary
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import cells_table, write_results
+from soulsgraph.results.tables import Table, write_results
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.evaluate import EVALUATION_SEED, OnFinished, Setting
 from soulsgraph.runs.progress import Display, stage_progress
@@ -107,7 +107,7 @@ class Ablations:
         """Return all of it as plain values for JSON."""
         return {**self.over_seeds().to_dict(), "scripted": [*self.scripted]}
 
-    def to_rich(self) -> list[Table]:
+    def to_rich(self) -> list[RichTable]:
         """Return it for the terminal: of one seed its wins, of several the means."""
         several, (first, *_) = len(self.by_seed) > 1, self.by_seed.values()
         tables = self.over_seeds().to_rich() if several else [_table("What each skill is worth to the agent", first)]
@@ -121,13 +121,12 @@ class Ablations:
             write_results(folder, "ablations-scripted", self.scripted, describe_origin() | {"rows": [*self.scripted]})
 
 
-def _table(title: str, rows: Rows) -> Table:
-    return cells_table(title, [*map(_cells, rows)])
-
-
-def _cells(row: Mapping[str, Any]) -> dict[str, str]:
-    wins = f"{row['wins']}/{row['episodes']}  {100 * row['rate']:.1f} %"
-    return {"skill": row["skill"], "played": row["played"], "wins": wins, "points lost": f"{row['lost_points']:+.1f}"}
+def _table(title: str, rows: Rows) -> RichTable:
+    cells = [
+        (row["skill"], row["played"], f"{row['wins']}/{row['episodes']}  {100 * row['rate']:.1f} %",
+         f"{row['lost_points']:+.1f}") for row in rows
+    ]  # fmt: skip
+    return Table(title, ("skill", "played", "wins", "points lost"), cells).to_rich()
 
 
 def runs_by_seed(runs: Iterable[RunFolder]) -> dict[int, RunFolder]:

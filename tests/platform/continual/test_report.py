@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 
 from fakes.continual import InventedRun
-from soulsgraph.continual import report as module
 from soulsgraph.continual.report import RunTables, _few, write_continual_report
 from soulsgraph.continual.scoring import score
 from soulsgraph.continual.study import StudySession
@@ -37,7 +36,7 @@ def run(tmp_path_factory):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Leave pictures empty: most of a report's time goes into them."""
-    monkeypatch.setattr(module, "png_of", lambda figure: b"")
+    monkeypatch.setattr("soulsgraph.results.figures.png_of", lambda figure: b"")
 
 
 def tables_of(run, **tables):
@@ -143,29 +142,6 @@ def test_what_choosing_versions_took_is_reported_of_whoever_chose():
     played = {method: values.mean for method, values in tables.played.items()}
     assert played["kept"] == played["newest"] + whole
     assert "choosing_decisions" not in tables_of(run).totals
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_a_report_replaces_what_an_earlier_one_wrote_and_nothing_else(run, tmp_path):
-    out = tmp_path / "paper"
-    mine = {out / "figures" / "mine.png": b"mine", out / "tables" / "mine.csv": b"1", tmp_path / "kept.txt": b"kept"}
-    for file, content in mine.items():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
-    write_continual_report(run, out)
-    assert (out / "tables" / "costs.parquet").exists()
-    found = json.loads((out / "report.json").read_text())
-    # A file that someone changed must not lead to others.
-    found["files"] += ["../kept.txt", "figures/../../kept.txt", str(tmp_path / "kept.txt"), 3]
-    (out / "report.json").write_text(json.dumps(found))
-    fewer = InventedRun.draw(("newest",), seeds=1, tasks=1).write(tmp_path / "fewer")
-    for name in ("costs", "plasticity", "dormant"):
-        (fewer / "results" / f"{name}.parquet").unlink()
-    write_continual_report(fewer, out)
-    assert not (out / "tables" / "costs.parquet").exists(), "of the report before"
-    assert {file: file.read_bytes() for file in mine} == mine
-    (out / "report.json").write_text("no report")
-    assert write_continual_report(fewer, out).exists()
 
 
 @pytest.mark.parametrize("rows_every", [1, 4])

@@ -122,7 +122,7 @@ def test_one_seed_has_no_interval_and_no_p_value():
     plain = found.to_dict()
     assert {row["mean_low"] for row in plain["scores"]} == {None}
     assert {row["adjusted_p"] for row in plain["differences"]} == {None}
-    assert "(" not in found.table([METRICS["forgetting"]])[1][0][2]
+    assert "(" not in found.table([METRICS["forgetting"]]).rows[0][2]
 
 
 def test_one_task_forgets_nothing_and_has_no_transfer_to_another():
