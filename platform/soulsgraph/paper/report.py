@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from soulsgraph.pages.report import Report, Section
@@ -21,11 +21,12 @@ from soulsgraph.paper.study import REFERENCE, TABLE_1_PARTS, Records
 from soulsgraph.results import statistics
 from soulsgraph.results.seeds import (
     FIGURE_HEADINGS,
-    SeedValues,
+    difference,
     difference_columns,
     figure_cells,
+    figures_of,
     interval_cell,
-    paired_difference,
+    mean_text,
 )
 from soulsgraph.results.statistics import Interval, WinRate
 from soulsgraph.results.tables import Table, number, read_rows
@@ -103,20 +104,19 @@ def agreement_rows(reproductions: Sequence[Reproduction], earlier: Mapping[str, 
     return rows
 
 
-def _compare(name: str, label: str, these: SeedValues, earlier: SeedValues) -> dict[str, Any]:
-    if shared := paired_difference(these, earlier):
-        found = ", ".join(map(str, shared.by_seed))
+def _compare(name: str, label: str, these: pd.Series, earlier: pd.Series) -> dict[str, Any]:
+    if len(shared := these.index.intersection(earlier.index)):
+        found = ", ".join(map(str, shared))
         raise SoulsGraphError(f"{name}: expected seeds that the earlier report lacks, found {found} in both.")
-    p = statistics.rank_test(these.values, earlier.values)
-    difference = statistics.welch_interval(these.values, earlier.values).columns("difference_")
-    mean = {"difference": these.mean - earlier.mean, **difference}
+    p = statistics.rank_test(these, earlier)
+    apart = statistics.welch_interval(these, earlier).columns("difference_")
+    mean = {"difference": float(these.mean() - earlier.mean()), **apart}
     return {"reproduction": name, "label": label, **_group("", these), **_group("earlier_", earlier), **mean, "p": p}
 
 
-def _group(prefix: str, spread: SeedValues) -> dict[str, Any]:
-    low, high = float(spread.values.min()), float(spread.values.max())
-    counted = {f"{prefix}seeds": spread.seeds, f"{prefix}median": spread.median}
-    return counted | Interval(low, high).columns(prefix)
+def _group(prefix: str, spread: pd.Series) -> dict[str, Any]:
+    ends = Interval(float(spread.min()), float(spread.max())).columns(prefix)
+    return figures_of(spread, {name: prefix + name for name in ("seeds", "median")}) | ends
 
 
 def report_tables(
@@ -131,7 +131,7 @@ def report_tables(
     settings = [(item.name, _place(setting), setting) for item in reproductions for setting in item.settings]
     tables: dict[str, Records] = {
         "settings": [
-            {"reproduction": name, **place, **_paper(setting), **setting.spread.columns()}
+            {"reproduction": name, **place, **_paper(setting), **figures_of(setting.spread)}
             for name, place, setting in settings
         ],
         "seeds": [
@@ -146,7 +146,7 @@ def report_tables(
             for verdict in records.verdicts_of(item)
         ],
         "measures": [
-            {"reproduction": item.name, "measure": name, **spread.columns()}
+            {"reproduction": item.name, "measure": name, **figures_of(spread)}
             for item in reproductions
             for name, spread in item.measure.items()
         ],
@@ -193,8 +193,8 @@ def _comparison_rows(reference: Reproduction, item: Reproduction) -> Records:
     rows: Records = []
     for label in (label for label in item.setting if label in reference.setting):
         mine, first = item.setting[label].spread, reference.setting[label].spread
-        several = min(len(mine.by_seed), len(first.by_seed)) > 1
-        overlap = mine.mean_interval.overlaps(first.mean_interval) if several else None
+        several = min(len(mine), len(first)) > 1
+        overlap = statistics.mean_interval(mine).overlaps(statistics.mean_interval(first)) if several else None
         names = {"reproduction": item.name, "from": reference.name, "label": label, "overlap": overlap}
         rows.append({**names, **difference_columns(mine, first)})
     return rows
@@ -209,32 +209,23 @@ def _ablation_rows(variants: Sequence[Reproduction]) -> Records:
     rows: Records = []
     reference = None
     for variant in variants:
-        scores = _scores(variant)
-        mine = SeedValues({seed: float(np.mean(each)) for seed, each in scores.items()})
+        known = [label for label in records.ABLATION_ROWS if label in variant.setting]
+        scores = pd.concat([variant.rates(label) for label in records.ABLATION_ROWS], axis=1, join="inner").sort_index()
         row: dict[str, Any] = {"variant": variant.name, "seeds": len(scores)}
-        for label in records.ABLATION_ROWS:
-            if label in variant.setting:
-                spread = variant.setting[label].spread
-                row |= {f"{label}: median": spread.median, f"{label}: deviation": spread.deviation}
-        if scores:
-            table = [*scores.values()]
+        for label in known:
+            names = {"median": f"{label}: median", "deviation": f"{label}: deviation"}
+            figures_over = figures_of(variant.rates(label), names)
+            row |= {name: figures_over[name] for name in names.values()}
+        if len(scores):
             row |= {
-                "score": statistics.interquartile_mean(table),
-                **statistics.interquartile_mean_interval(table).columns("score_"),
+                "score": statistics.interquartile_mean(scores),
+                **statistics.interquartile_mean_interval(scores).columns("score_"),
             }
-        if difference := paired_difference(mine, reference):
-            row |= {"difference": difference.mean, **difference.mean_interval.columns("difference_")}
-        reference = reference or mine
+        if reference is not None and len(apart := difference(scores.mean(axis=1), reference)):
+            row |= figures_of(apart, {"mean": "difference"})
+        reference = scores.mean(axis=1) if reference is None and len(scores) else reference
         rows.append(row)
     return rows
-
-
-def _scores(variant: Reproduction) -> dict[int, list[float]]:
-    """Return the win rates in the ablation's rows of every seed that has all of them."""
-    rates = [
-        variant.setting[label].spread.by_seed if label in variant.setting else {} for label in records.ABLATION_ROWS
-    ]
-    return {seed: [by_seed[seed] for by_seed in rates] for seed in sorted(set.intersection(*map(set, rates)))}
 
 
 #: Measures that are shares of decisions begin so.
@@ -405,7 +396,7 @@ def _beside(reproductions: Sequence[Reproduction], comparison: Records) -> Itera
     for row in TABLE_1:
         spreads = [item.rates(row.label) for item in reproductions]
         paper = "" if row.paper_percent is None else f"{row.paper_percent:.1f}"
-        medians = [f"**{number(one.median)}**; {one.mean_text}" if one else "" for one in spreads]
+        medians = [f"**{number(one.median())}**; {mean_text(one)}" if len(one) else "" for one in spreads]
         rows.append((row.label, paper, *medians))
     title = "Win rates in %: median over seeds; mean (t interval)"
     yield Table(title, ("row", "paper", *(item.title for item in reproductions)), rows)
@@ -429,12 +420,9 @@ def _measured(item: Reproduction, settings: Records) -> Iterator[Table]:
         for skill in records.GAIN_SHARES
     }
     measured = {name: spread for name, spread in item.measure.items() if not name.startswith(_SHARE)}
-    shares = sorted((item.measure.keys() - measured), key=lambda name: -item.measure[name].median)
-    actions = {
-        name.removeprefix(_SHARE): SeedValues({s: 100.0 * v for s, v in item.measure[name].by_seed.items()})
-        for name in shares
-    }
-    known = {name: spread for name, spread in derived.items() if spread}
+    shares = {name.removeprefix(_SHARE): 100.0 * one for name, one in item.measure.items() if name not in measured}
+    actions = dict(sorted(shares.items(), key=lambda item: -item[1].median()))
+    known = {name: spread for name, spread in derived.items() if len(spread)}
     yield _spreads(f"Measures, {item.title}", "measure", measured | known)
     title = f"What the end-to-end agent does, {item.title}: % of its greedy decisions"
     yield _spreads(title, "action", actions)
@@ -452,12 +440,12 @@ def _each_seed(item: Reproduction, row: Row) -> str:
     return ", ".join(f"{rate.wins}/{rate.episodes}" for rate in setting.seeds.values())
 
 
-def _spreads(title: str, what: str, spreads: Mapping[str, SeedValues]) -> Table:
+def _spreads(title: str, what: str, spreads: Mapping[str, pd.Series]) -> Table:
     rows = []
     for name, spread in spreads.items():
-        digits = 2 if abs(spread.median) < 10.0 else 1
-        each = ", ".join(number(value, digits) for value in spread.values)
-        rows.append((name, *figure_cells(spread.columns(), digits), each))
+        digits = 2 if abs(spread.median()) < 10.0 else 1
+        each = ", ".join(number(value, digits) for value in spread)
+        rows.append((name, *figure_cells(figures_of(spread), digits), each))
     return Table(title, (what, *FIGURE_HEADINGS, "each seed"), rows)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from soulsgraph.results.seeds import SeedCurves, SeedsTable, SeedValues, moving_average
+from soulsgraph.results.seeds import SeedCurves, seed_values
+from soulsgraph.results.statistics import mean_interval
 from soulsgraph_envs.core.files import whole_file
 from soulsgraph_policies.agents.projects import SkillGraph
 
@@ -71,35 +72,35 @@ def draw_seeds(axes: Axes, curves: SeedCurves, colour: str, label: str, offset: 
 
 def draw_smoothed(axes: Axes, raw: SeedCurves, colour: str, label: str) -> None:
     """Draw the mean over seeds as it is, dotted, and its moving average as `draw_seeds` does."""
-    smooth = SeedCurves(raw.seeds, raw.steps, moving_average(raw.values, _PERIODS))
+    smooth = SeedCurves(raw.seeds, raw.steps, pd.DataFrame(raw.values.T).rolling(_PERIODS, 1).mean().to_numpy().T)
     mean = f"{label}: mean over seeds"
     axes.plot(raw.steps / 1_000.0, raw.mean, ":", color=colour, alpha=0.5, linewidth=0.9, label=mean, zorder=3)
     shade = " with its 95 % t interval" if smooth.interval else ""
     draw_seeds(axes, smooth, colour, f"{label}: {_PERIODS}-period average{shade}")
 
 
-def draw_spread(axes: Axes, height: float, step: float, spread: SeedValues, colour: str) -> None:
+def draw_spread(axes: Axes, height: float, step: float, spread: pd.Series, colour: str) -> None:
     """Draw every seed's value as a point on a line, the median and the t interval of the mean.
 
     Points that would overlap are set apart by whole `step`s, in units of the height.
     """
-    low, high = spread.mean_interval
+    low, high = mean_interval(spread)
     if math.isfinite(low):
         axes.plot([low, high], [height] * 2, color=colour, linewidth=3.0, alpha=0.35, zorder=3, solid_capstyle="butt")
-    axes.plot(spread.values, height + step * _swarm(spread.values), "o", color=colour, mfc="none", ms=4.5, zorder=4)
-    axes.plot(spread.median, height, "|", color=colour, markersize=15.0, markeredgewidth=2.6, zorder=5)
+    values = spread.to_numpy()
+    axes.plot(values, height + step * _swarm(values), "o", color=colour, mfc="none", ms=4.5, zorder=4)
+    axes.plot(spread.median(), height, "|", color=colour, markersize=15.0, markeredgewidth=2.6, zorder=5)
 
 
 @styled
-def draw_settings(table: SeedsTable, value: str, label: str, scale: float = 1.0) -> Figure:
-    """Draw the first settings of a table over seeds, the first at the top, by a value of its seeds' rows."""
-    drawn = [*reversed(table.summary[:_MOST_SETTINGS])]
+def draw_settings(frame: pd.DataFrame, by: Sequence[str], value: str, label: str, scale: float = 1.0) -> Figure:
+    """Draw a value of the first settings of a frame over seeds, the first at the top."""
+    drawn = [*frame.groupby([*by], sort=False)][:_MOST_SETTINGS][::-1]
     figure = Figure(figsize=(7.5, 0.9 + 0.4 * len(drawn)))
     axes = figure.subplots()
-    for height, setting in enumerate(drawn):
-        rows = [row for row in table.by_seed if all(row[name] == setting[name] for name in table.keys)]
-        draw_spread(axes, height, 0.1, SeedValues({row["seed"]: scale * row[value] for row in rows}), BLUE)
-    names = [", ".join(f"{name} {_short(setting[name])}" for name in table.keys) for setting in drawn]
+    for height, (_, rows) in enumerate(drawn):
+        draw_spread(axes, height, 0.1, scale * seed_values(rows, value), BLUE)
+    names = [", ".join(f"{name} {_short(one)}" for name, one in zip(by, key, strict=True)) for key, _ in drawn]
     axes.set_yticks(range(len(drawn)), list(map(literal, names)))
     axes.set(xlabel=label, ylim=(-0.7, len(drawn) - 0.3))
     return figure

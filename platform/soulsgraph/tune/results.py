@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.tables import Printed, frame_of, read_rows, readable_table, write_rows
+from soulsgraph.results.tables import Printed, Table, frame_of, read_rows, readable_table, write_rows
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, WIN_RATE, Setting, SweepFolder
 from soulsgraph_envs.core.config import to_json
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ray.tune.experiment import Trial
 
     from soulsgraph.pages.report import Section
-    from soulsgraph.results.seeds import SeedsTable
 
 #: How a trial ended, as its row has it.
 FINISHED, STOPPED, FAILED, INTERRUPTED = "finished", "stopped early", "failed", "interrupted"
@@ -153,44 +152,46 @@ class SweepResults(Printed):
         return {name: row[name] for row in self.finished[:1] for name in self.folder.plan.space.names}
 
     @property
-    def table(self) -> SeedsTable | None:
-        """The mean figure of each setting with its interval over seeds; None where no trial finished.
+    def _names(self) -> Sequence[str]:
+        """What tells the rows over seeds apart."""
+        return (_MEMBERS,) if self._by_members else self.folder.plan.space.names
 
-        Of populations the best member of each seed, and the mean of its members.
-        """
-        from soulsgraph.results.seeds import SeedsTable, by_seed_frame, summary
-
-        by_seed = self._by_seed()
-        if not by_seed:
-            return None
-        sweep = self.folder.plan
-        names = (_MEMBERS,) if self._by_members else sweep.space.names
-        if self._metric == WIN_RATE:
-            title = f"Win rate in {sweep.scenario}, {sweep.plan.episodes} episodes a seed"
-            return SeedsTable.of_win_rates(title, names, by_seed)
-        title = f"Mean return of {sweep.stage} in {sweep.scenario}, {sweep.plan.episodes} episodes a seed"
-        frame = by_seed_frame(by_seed)
-        return SeedsTable.of(title, frame, summary(frame, names, RETURN, {"seeds": "seeds", "mean": RETURN}))
-
-    def _by_seed(self) -> dict[int, list[Mapping[str, Any]]]:
-        by_seed: dict[int, list[Mapping[str, Any]]] = {}
-        for row in self.finished:
-            by_seed.setdefault(row["seed"], []).append(self._shown(row))
+    @property
+    def by_seed(self) -> pd.DataFrame:
+        """The trials that were trained to the end; of populations the best member of each seed, and the mean of all."""
         if not self._by_members:
-            return by_seed
-        return {
-            seed: [
-                {_MEMBERS: _BEST, **rows[0]},
-                self._shown({_MEMBERS: _MEAN, RETURN: sum(row[RETURN] for row in rows) / len(rows)}),
-            ]
-            for seed, rows in by_seed.items()
-        }
+            return frame_of(self.finished)
+        members: dict[int, list[Mapping[str, Any]]] = {}
+        for row in self.finished:
+            members.setdefault(row["seed"], []).append(row)
+        best = [{_MEMBERS: _BEST, **rows[0]} for rows in members.values()]
+        means = [
+            {_MEMBERS: _MEAN, "seed": seed, RETURN: sum(row[RETURN] for row in rows) / len(rows)}
+            for seed, rows in members.items()
+        ]
+        return frame_of([*best, *means])
 
-    def _shown(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a row with what tables over seeds show of it."""
-        if self._metric == WIN_RATE:
-            return {**row, "rate": row[WIN_RATE]}
-        return {**row, "found": f"{row[RETURN]:.2f}"}
+    @property
+    def summary(self) -> pd.DataFrame:
+        """The mean figure of each setting with its interval over seeds, of win rates in percent; none of no trial."""
+        from soulsgraph.results.seeds import summary
+
+        frame = self.by_seed
+        if frame.empty:
+            return frame
+        scaled = frame.assign(figure=self._axis[1] * frame[self._metric])
+        name = "win_percent" if self._metric == WIN_RATE else RETURN
+        return summary(scaled, self._names, "figure", {"seeds": "seeds", "mean": name})
+
+    @property
+    def tables(self) -> list[Table]:
+        """The settings over seeds, and each seed's trials; none where no trial finished."""
+        from soulsgraph.results.seeds import seed_tables
+
+        sweep = self.folder.plan
+        what = "Win rate" if self._metric == WIN_RATE else f"Mean return of {sweep.stage}"
+        title = f"{what} in {sweep.scenario}, {sweep.plan.episodes} episodes a seed"
+        return seed_tables(title, self.by_seed, self.summary) if len(self.summary) else []
 
     @property
     def notes(self) -> list[str]:
@@ -207,14 +208,14 @@ class SweepResults(Printed):
         """
         results = self.folder.path / "results"
         write_rows(results / "trials.parquet", self.rows)
-        if (table := self.table) is not None:
+        if tables := self.tables:
             # Imported here, as below: it takes a moment, and most of a sweep needs none.
             from soulsgraph.pages.report import Report
 
             title = f"Sweep of {', '.join(self.folder.plan.space.names)}"
-            Report(title, self._sections(table)).write(results, describe_origin() | self.to_dict(), {})
+            Report(title, self._sections(tables)).write(results, describe_origin() | self.to_dict(), {})
 
-    def _sections(self, table: SeedsTable) -> list[Section]:
+    def _sections(self, tables: Sequence[Table]) -> list[Section]:
         from soulsgraph.pages.report import Section
         from soulsgraph.results.figures import draw_curves, draw_settings
 
@@ -229,10 +230,10 @@ class SweepResults(Printed):
         drawn = draw_curves({self.folder.plan.stage or self.folder.plan.scenario: curves}, label)
         return [
             Section(
-                table.title,
+                "Settings",
                 notes,
-                (readable_table("", table.rows()),),
-                {"settings.png": draw_settings(table, self._metric, label, scale)},
+                tables[:1],
+                {"settings.png": draw_settings(self.by_seed, self._names, self._metric, label, scale)},
             ),
             Section("Learning curves", (note,) if curves else (), pictures={"curves.png": drawn}),
             Section("Trials", self.notes[:-1], (readable_table("", self.rows),)),
@@ -295,13 +296,14 @@ class SweepResults(Printed):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings over seeds, and every trial, as plain values."""
-        table = self.table
-        return {"best": self.best, "trials": [dict(row) for row in self.rows], **(table.to_dict() if table else {})}
+        from soulsgraph.results.seeds import records
+
+        return {"best": self.best, "trials": [dict(row) for row in self.rows], "rows": records(self.summary)}
 
     def to_rich(self) -> list[RenderableType]:
         """Return the table and the notes for the terminal."""
-        table = self.table
-        return [*(table.to_rich() if table else ["no trial finished"]), *self.notes]
+        tables = [table.to_rich() for table in self.tables]
+        return [*tables, *([] if tables else ["no trial finished"]), *self.notes]
 
 
 def _over_seeds(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:

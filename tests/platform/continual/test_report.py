@@ -39,6 +39,10 @@ def undrawn(monkeypatch):
     monkeypatch.setattr("soulsgraph.results.figures.png_of", lambda figure: b"")
 
 
+def rows_of(tables, name):
+    return tables.summaries[name].to_dict("records")
+
+
 def tables_of(run, **tables):
     found = run.tables | tables
     return RunTables(found, score(found["evaluations"]))
@@ -133,15 +137,14 @@ def test_what_choosing_versions_took_is_reported_of_whoever_chose():
     last = (frame["after"] == 2) & (frame["decisions"] == 0)
     took = (frame["method"] == "kept") * (100 * frame["task"] + 10 * frame["seed"])
     tables = tables_of(run, evaluations=frame.assign(choosing_decisions=took.where(last)))
-    (row,) = tables.rows()["choosing"]
+    (row,) = rows_of(tables, "choosing")
     whole = 300.0 + 20 * 0.5
     assert (row["method"], row["mean"]) == ("kept", whole)
-    rows = {(one["cost"], one["method"]): one for one in tables.rows()["costs"]}
+    rows = {(one["cost"], one["method"]): one for one in rows_of(tables, "costs")}
     assert (rows["choosing_decisions", "kept"]["mean"], rows["choosing_decisions", "newest"]["mean"]) == (whole, 0.0)
     assert rows["decisions", "kept"]["mean"] == rows["decisions", "newest"]["mean"] == 2 * 80_000
-    played = {method: values.mean for method, values in tables.played.items()}
-    assert played["kept"] == played["newest"] + whole
-    assert "choosing_decisions" not in tables_of(run).totals
+    assert rows["played", "kept"]["mean"] == rows["played", "newest"]["mean"] + whole
+    assert "choosing_decisions" not in {row["cost"] for row in rows_of(tables_of(run), "costs")}
 
 
 @pytest.mark.parametrize("rows_every", [1, 4])
@@ -150,7 +153,7 @@ def test_tasks_that_come_again_are_compared_with_their_first_visit(rows_every):
     names = frame["task"].map(lambda task: f"boss {(task - 1) % 2}")
     near = (frame["task"] - frame["after"]).isin([0, 1])
     kept = (frame["decisions"] > 0) | near | (frame["after"] % rows_every == 0)
-    rows = tables_of(InventedRun({"evaluations": frame.assign(task_name=names)[kept]})).rows()["returning"]
+    rows = rows_of(tables_of(InventedRun({"evaluations": frame.assign(task_name=names)[kept]})), "returning")
     means = {(row["quantity"], row["method"]): row["mean"] for row in rows}
     rates = (frame["wins"] / frame["episodes"])[frame["decisions"] == 0]
     own = {task: rates[(frame["method"] == "newest") & (frame["after"] == task) & (frame["task"] == task)].mean()

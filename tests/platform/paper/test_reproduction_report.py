@@ -97,7 +97,7 @@ def test_every_figure_is_shown(report):
 def test_presets_and_variants_stand_beside_each_other_paired_by_seed(paper, fast, tmp_path):
     write_report([paper, fast], tmp_path, variants=[paper, fast])
     comparison = {row["label"]: row for row in read_rows(tmp_path / "tables" / "comparison.parquet")}
-    by_seed = [item.setting[MID].spread.by_seed for item in load_reproductions([paper, fast])]
+    by_seed = [item.setting[MID].spread for item in load_reproductions([paper, fast])]
     expected = sum(by_seed[1][seed] - by_seed[0][seed] for seed in (301, 302, 303)) / 3
     assert comparison[MID]["seeds"] == 3
     assert comparison[MID]["mean"] == pytest.approx(expected)
