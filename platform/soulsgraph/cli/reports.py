@@ -65,13 +65,14 @@ def write_reproductions(
         earlier: Folders of reports on other seeds; every row is compared with its row there, their seeds pooled.
     """
     check_extra("report", "train")
+    from soulsgraph.pages.report import DATA, PAGE
     from soulsgraph.paper.records import load_reproductions
     from soulsgraph.paper.report import write_report
 
     written = write_report(folders, out or folders[0] / "report", variants, earlier)
-    tables = load_reproductions(folders)
-    plain = {"report": str(written), "tables": [table.to_dict() for table in tables]}
-    screen.show(plain, *(table.to_rich() for table in tables), f"report in {written}")
+    plain = {"report": str(written), "tables": read_file(Where(written.with_name(DATA)))["tables"]}
+    tables = [one.table.to_rich() for one in load_reproductions(folders)]
+    screen.show(plain, *tables, f"report in {written}, as a page in {written.with_name(PAGE)}")
 
 
 def write_continual(folders: Sequence[Path], /, *, out: Path | None = None, against: str | None = None) -> None:

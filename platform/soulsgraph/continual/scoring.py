@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from rich.table import Table as RichTable
+from rich.console import RenderableType
 
 from soulsgraph.continual.files import EVALUATIONS, SCRATCH, Trajectory, check_frame, read_results, trajectories
 from soulsgraph.results import metrics, statistics
@@ -331,7 +331,7 @@ class ContinualScores:
         ]
         return Table(title, ["method", *(metric.heading for metric in found)], rows)
 
-    def to_rich(self) -> list[RichTable | str]:
+    def to_rich(self) -> list[RenderableType]:
         """Return tables for the terminal, and what is not defined."""
         tables = [self.table(MAIN, title=f"{self.counted}: mean (95 % t interval)")]
         if self.shown(OTHERS):

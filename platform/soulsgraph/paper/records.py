@@ -12,18 +12,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pandas as pd
-from rich.table import Table
 
 from soulsgraph.paper.study import COLUMNS, DESCRIPTION, REFERENCE, TABLE_1_PARTS, Records
 from soulsgraph.results.seeds import NO_SEEDS, difference, ratio, seed_curves, seed_values
 from soulsgraph.results.statistics import WinRate, deviation_interval
-from soulsgraph.results.tables import TextTable, read_rows, seeds_text
+from soulsgraph.results.tables import Table, read_rows, seeds_text
 from soulsgraph.runs.evaluate import TABLE_1
-from soulsgraph_envs.core.config import Where, read_file, validate
+from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END as END_TO_END_SKILL
 
@@ -112,11 +110,7 @@ class Reproduction:
 
     @cached_property
     def settings(self) -> tuple[SettingRates, ...]:
-        """Every evaluated setting, in the order recorded.
-
-        Raises:
-            SoulsGraphError: if a seed is recorded twice for a setting.
-        """
+        """Every evaluated setting, in the order recorded."""
         groups: dict[tuple[str, ...], Records] = defaultdict(list)
         for row in self.rows:
             groups[row["label"], row["scenario"], row["start"]].append(row)
@@ -142,43 +136,17 @@ class Reproduction:
         """Return a measure by seed, of no seed where it is not recorded."""
         return self.measure.get(name, NO_SEEDS)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return every seed's wins as plain values, rates as ratios; the rows of Table 1 come first, in its order."""
-        order = {row.label: place for place, row in enumerate(TABLE_1)}
-        rows = [
-            {
-                "part": setting.part,
-                "setting": setting.label,
-                "scenario": setting.scenario,
-                "start": setting.start,
-                "paper_percent": setting.paper_percent,
-                "seeds": {
-                    str(seed): {"wins": count.wins, "episodes": count.episodes} for seed, count in setting.seeds.items()
-                },
-                "median_rate": median(count.wins / count.episodes for count in setting.seeds.values()),
-            }
-            for setting in sorted(self.settings, key=lambda item: (item.part, order.get(item.label, len(order))))
-        ]
-        return {"name": self.name, "preset": self.preset, "rows": rows}
-
-    def to_rich(self) -> Table:
-        """Return every seed's wins as a table for the terminal."""
-        table = TextTable(title=f"Win rates, {self.title}")
-        for heading in ("setting", "paper", "median", "each seed in %", "wins"):
-            table.add_column(heading, justify="left" if heading == "setting" else "right")
-        for row in self.to_dict()["rows"]:
-            table.add_row(*_cells(row))
-        return table
-
-
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    papers = "" if row["paper_percent"] is None else f"{row['paper_percent']:g} %"
-    seeds = row["seeds"].values()
-    rates = " ".join(f"{100 * seed['wins'] / seed['episodes']:.1f}" for seed in seeds)
-    wins = " ".join(str(seed["wins"]) for seed in seeds)
-    episodes = "/".join(map(str, sorted({seed["episodes"] for seed in seeds})))
-    fight = f" ({row['scenario']}, {row['start']})" if row["part"] == REFERENCE else ""
-    return row["setting"] + fight, papers, f"{100 * row['median_rate']:.1f} %", rates, f"{wins} of {episodes}"
+    @property
+    def table(self) -> Table:
+        """What every seed won, a row for each setting, those of Table 1 first."""
+        rows = []
+        for one in (*self.setting.values(), *(one for one in self.settings if one.part not in TABLE_1_PARTS)):
+            fight = f" ({one.scenario}, {one.start})" if one.part == REFERENCE else ""
+            paper = "" if one.paper_percent is None else f"{one.paper_percent:g} %"
+            counts = (f"{rate.wins}/{rate.episodes}" for rate in one.seeds.values())
+            each = " ".join(f"{percent:.1f}" for percent in one.spread)
+            rows.append((one.label + fight, paper, f"{one.spread.median():.1f} %", each, " ".join(counts)))
+        return Table(f"Win rates, {self.title}", ("setting", "paper", "median", "each seed in %", "wins"), rows)
 
 
 def load_reproductions(folders: Sequence[Path]) -> tuple[Reproduction, ...]:
@@ -203,65 +171,18 @@ def load_reproductions(folders: Sequence[Path]) -> tuple[Reproduction, ...]:
 
 
 def _load(folder: Path) -> Reproduction:
-    records = {name: _read(folder / "records" / f"{name}.parquet", columns) for name, columns in COLUMNS.items()}
+    paths = {name: folder / "records" / f"{name}.parquet" for name in COLUMNS}
+    records = {name: read_rows(path) if path.exists() else [] for name, path in paths.items()}
     if not any(records.values()):
         found = "no records in it" if folder.exists() else "no such folder"
-        raise SoulsGraphError(f"{folder}: expected the folder of a reproduction, found {found}", _remedy(folder))
+        raise SoulsGraphError(f"{folder}: expected the folder of a reproduction, found {found}; name another.")
     file = folder / DESCRIPTION
-    return Reproduction("", _described(file) if file.exists() else {}, **records)
-
-
-def _described(file: Path) -> Mapping[str, Any]:
-    """Read a description and check what a report computes with."""
-    where, table = Where(file, remedy="restore the file from a copy"), dict[str, Any]
-    description = validate(table, read_file(where), where)
-    plan = validate(table, description.get("plan", {}), where.at("plan"))
-    validate(table, plan.get("overrides", {}), where.at("plan").at("overrides"))
-    validate(list[dict[str, Any]], description.get("sessions", []), where.at("sessions"))
-    validate(float, description.get("wall_time_s", 0.0), where.at("wall_time_s"))
-    return description
-
-
-def _read(path: Path, columns: Sequence[str]) -> Records:
-    if not path.exists():
-        return []
-    remedy = _remedy(path.parents[1])
-    rows = read_rows(path, remedy)
-    missing = [name for name in columns if rows and name not in rows[0]]
-    if missing:
-        raise SoulsGraphError(f"{path}: expected columns {', '.join(columns)}; found no {', '.join(missing)}", remedy)
-    for row in rows:
-        if not _holds(row):
-            raise SoulsGraphError(
-                f"{path}: expected a seed, and wins of one or more episodes or a value, found {row!r:.200}", remedy
-            )
-    return rows
-
-
-def _remedy(folder: Path) -> str:
-    """Return the remedy for missing or damaged records, which are made from what is under `seeds/`."""
-    if (folder / DESCRIPTION).exists():
-        return "run the same reproduction again, which writes them"
-    return "name the folder of a reproduction"
-
-
-def _holds(row: Mapping[str, Any]) -> bool:
-    """Return whether a record's numbers are valid for statistics."""
-    wins, episodes = row.get("wins", 0), row.get("episodes", 1)
-    whole = all(type(number) is int for number in (row["seed"], wins, episodes))
-    numbers = (row.get("value", 0.0), row.get("step", 0))
-    return whole and 0 <= wins <= episodes and episodes > 0 and all(isinstance(n, int | float) for n in numbers)
+    return Reproduction("", read_file(Where(file)) if file.exists() else {}, **records)
 
 
 def _setting(rows: Records) -> SettingRates:
     first, rows = rows[0], sorted(rows, key=lambda row: int(row["seed"]))
     seeds = {row["seed"]: WinRate(row["wins"], row["episodes"]) for row in rows}
-    if len(seeds) < len(rows):
-        found = ", ".join(str(row["seed"]) for row in rows)
-        raise SoulsGraphError(
-            f"setting {first['label']!r}: expected each seed once, found {found}; write the records again with "
-            "the same reproduction."
-        )
     percent = first.get("paper_percent")
     paper = None if percent is None or math.isnan(percent) else float(percent)
     return SettingRates(first["label"], first["part"], first["scenario"], first["start"], paper, seeds)

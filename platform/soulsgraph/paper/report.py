@@ -38,8 +38,6 @@ Row = Mapping[str, Any]
 #: Rows whose adjusted p value lies below this differ between the two groups of seeds.
 SIGNIFICANCE = 0.05
 
-_NEEDED = ("reproduction", "label", "part", "scenario", "start", "seed", "wins", "episodes")
-
 
 def load_earlier(reports: Sequence[Path]) -> Mapping[str, Reproduction]:
     """Read the win rates of every seed from the folders of earlier reports, by the reproductions' names.
@@ -47,38 +45,20 @@ def load_earlier(reports: Sequence[Path]) -> Mapping[str, Reproduction]:
     Seeds of one name are pooled, whichever report they are from.
 
     Raises:
-        SoulsGraphError: if a folder holds no table of seeds, or a damaged one, or two hold the same seed.
+        SoulsGraphError: if a folder holds no table of seeds, or two hold the same seed.
     """
     rows: dict[str, Records] = {}
     for report in reports:
-        for name, own in _earlier_rows(report).items():
+        # Scripted references have no training seed.
+        trained = [row for row in read_rows(report / "tables" / "seeds.parquet") if row["part"] != REFERENCE]
+        for name in {row["reproduction"] for row in trained}:
+            own = [row for row in trained if row["reproduction"] == name]
             known = {(row["label"], row["seed"]) for row in rows.get(name, [])}
             if shared := sorted({row["seed"] for row in own if (row["label"], row["seed"]) in known}):
                 found = ", ".join(map(str, shared))
                 raise SoulsGraphError(f"{report}: {name}: expected seeds of its own, found {found} in another report.")
             rows[name] = [*rows.get(name, []), *own]
     return {name: Reproduction(name, rows=own) for name, own in rows.items()}
-
-
-def _earlier_rows(report: Path) -> dict[str, Records]:
-    """Read the win rates of every training seed from the folder of a report, by the reproductions' names.
-
-    Raises:
-        SoulsGraphError: if the folder holds no table of seeds, or a damaged one.
-    """
-    path = report / "tables" / "seeds.parquet"
-    rows = read_rows(path)
-    missing = [name for name in _NEEDED if not rows or name not in rows[0]]
-    if missing:
-        raise SoulsGraphError(
-            f"{path}: expected the seeds of a report, found no column {missing[0]}; "
-            "name the folder that holds an earlier report.md."
-        )
-    # Scripted references have no training seed.
-    trained = [row for row in rows if row["part"] != REFERENCE]
-    return {
-        name: [row for row in trained if row["reproduction"] == name] for name in {row["reproduction"] for row in rows}
-    }
 
 
 def agreement_rows(reproductions: Sequence[Reproduction], earlier: Mapping[str, Reproduction]) -> Records:

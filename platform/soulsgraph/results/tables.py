@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -55,38 +55,6 @@ class OutputConsole(Console):
         """Print each in full."""
         texts = all(isinstance(one, (str, Text)) for one in objects)
         super().print(*objects, **{"soft_wrap": texts, "crop": False, **options})
-
-
-class TextTable(RichTable):
-    """A table whose cells break at spaces alone, so that a name or a path in it can be copied.
-
-    A terminal too narrow for the longest words gets lines beyond its width.
-    """
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the title as one line, then the table with its columns at widths that break no word."""
-        title, self.title = self.title, None
-        if title:
-            yield Text(str(title), "table.title", no_wrap=True, overflow="ignore")
-        width = self._fit(console, options)
-        yield from super().__rich_console__(console, options.update(width=width))
-        self.title = title
-
-    def _fit(self, console: Console, options: ConsoleOptions) -> int:
-        """Set the columns' widths, and return the table's: the widest are narrowed as far as their words allow."""
-        for column in self.columns:
-            column.width = None
-        texts = [[str(text) for text in (column.header, *column.cells)] for column in self.columns]
-        widths = [max(cell_len(line) for text in cells for line in (text.splitlines() or [""])) for cells in texts]
-        least = [max(cell_len(word) for text in cells for word in (text.split() or [""])) for cells in texts]
-        whole = super().__rich_measure__(console, options.update(width=_UNLIMITED)).maximum
-        beside = whole - sum(widths)
-        while sum(widths) + beside > options.max_width and widths != least:
-            widest = max(range(len(widths)), key=lambda index: widths[index] * (widths[index] > least[index]))
-            widths[widest] -= 1
-        for column, width in zip(self.columns, widths, strict=True):
-            column.width = width
-        return sum(widths) + beside
 
 
 class Printed:
@@ -157,22 +125,30 @@ class Table:
 
     title: str
     headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str | Text]]
     note: str = ""
 
     def plain(self) -> list[dict[str, str]]:
         """Return the rows as plain values."""
-        return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
+        return [dict(zip(self.headings, map(str, row), strict=True)) for row in self.rows]
 
-    def to_rich(self) -> RichTable:
-        """Return the table for the terminal, the first column to the left."""
-        title = "\n".join(filter(None, [self.title, self.note]))
-        table = TextTable(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        for index, heading in enumerate(self.headings):
-            table.add_column(heading, justify="right" if index else "left")
+    def to_rich(self, bare: bool = False) -> RenderableType:
+        """Return the table for the terminal, the first column to the left; a `bare` one has no line below its headings.
+
+        Cells break at spaces alone, so that a name in one can be copied: a terminal too narrow for the longest words
+        gets lines beyond its width.
+        """
+        table = RichTable(box=None if bare else SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        table.show_header = any(self.headings)
+        for index, (heading, *cells) in enumerate(zip(self.headings, *self.rows, strict=True)):
+            longest = max(cell_len(word) for text in (heading, *cells) for word in str(text).split() or [""])
+            table.add_column(heading, justify="right" if index > bare else "left", min_width=longest)
         for row in self.rows:
             table.add_row(*row)
-        return table
+        titles = [
+            Text(line, "table.title", no_wrap=True, overflow="ignore") for line in (self.title, self.note) if line
+        ]
+        return Group(*titles, table)
 
     def to_markdown(self, level: int = 2, numbers: bool = True) -> str:
         """Return the table below its title, a heading of a `level`; all columns but the first hold `numbers`."""
@@ -180,12 +156,12 @@ class Table:
         return "\n\n".join(filter(None, [title, self.note, markdown_table(self.headings, self.rows, numbers)]))
 
 
-def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> RichTable:
+def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> RenderableType:
     """Return a plain table for the terminal, the first column to the left."""
     return Table(title, headings, [*rows]).to_rich()
 
 
-def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> str:
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str | Text]], numbers: bool = True) -> str:
     """Return a table, its first column flush left and the others, which hold `numbers`, flush right."""
     ruler = ("---",) + ("---:" if numbers else "---",) * (len(headings) - 1)
     return "\n".join(f"| {' | '.join(map(cell, line))} |" for line in (headings, ruler, *rows))
@@ -228,9 +204,9 @@ def seeds_text(count: int) -> str:
     return f"{count} seed{'s' if count != 1 else ''}"
 
 
-def cell(text: str) -> str:
+def cell(text: str | Text) -> str:
     """Return text that ends no cell of a Markdown table."""
-    return text.replace("|", "\\|").replace("\n", " ")
+    return str(text).replace("|", "\\|").replace("\n", " ")
 
 
 Row = Mapping[str, str | int | float | bool | None]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.table import Table as RichTable
+from rich.console import RenderableType
 
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import Rows, by_seed_frame, records, seed_tables, summary
@@ -111,7 +111,7 @@ class Ablations:
         """Return all of it as plain values for JSON."""
         return {"rows": records(self.over_seeds()), "seeds": records(self.frame), "scripted": [*self.scripted]}
 
-    def to_rich(self) -> list[RichTable]:
+    def to_rich(self) -> list[RenderableType]:
         """Return it for the terminal: of one seed its wins, of several the means."""
         first, *others = self.by_seed.values()
         tables = [_table("What each skill is worth to the agent", first)]
