@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from soulsgraph.cli.output import command_line, screen
-from soulsgraph.results.tables import TextTable
+from soulsgraph.results.tables import Table
 from soulsgraph.runs.lineage import cards_by_stage, cards_of, key_of_cards, stage_of
 from soulsgraph.runs.progress import draws, interruptible, silence_advice, stage_progress
 from soulsgraph.zoo import open_run
@@ -186,22 +186,14 @@ def _page(found: FleetStatus) -> Group:
     count = sum(game.connected for game in found.games)
     journal = f", {found.records:,} chunks in the journal" if found.attempt else ""
     title = f"{found.stage}: {count} game{'s' * (count != 1)}{journal}; seen {seen}"
-    table = TextTable("game", "state", box=None, pad_edge=False)
-    for name in ("ticks/s of ideal", "late p99", "in resets", "weights age", "waiting"):
-        table.add_column(name, justify="right")
+    rows = []
     for game in found.games:
-        if not game.connected:
-            table.add_row(game.name, f"{game.state}, {game.silent_s:,.0f} s", *["-"] * 4, f"{game.waiting_chunks}")
-            continue
-        table.add_row(
-            game.name,
-            game.state,
-            f"{game.ticks_per_s:.1f} of {game.ideal_ticks_per_s:g}" if game.plays else "-",
-            f"{game.lateness_p99_ms:.1f} ms",
-            _resets(game),
-            f"{game.stale_ticks:.0f} ticks",
-            f"{game.waiting_chunks}",
-        )
+        state = game.state if game.connected else f"{game.state}, {game.silent_s:,.0f} s"
+        ticks = f"{game.ticks_per_s:.1f} of {game.ideal_ticks_per_s:g}" if game.plays else "-"
+        played = [ticks, f"{game.lateness_p99_ms:.1f} ms", _resets(game), f"{game.stale_ticks:.0f} ticks"]
+        rows.append((game.name, state, *(played if game.connected else ["-"] * 4), f"{game.waiting_chunks}"))
+    headings = ("game", "state", "ticks/s of ideal", "late p99", "in resets", "weights age", "waiting")
+    table = Table("", headings, rows).to_rich(bare=True)
     counts = ", ".join(f"{key} {count:,}" for key, count in sorted(found.decisions.items()))
     lines = [*map(_line, found.games), f"decisions: {counts or 'none yet'}"]
     return Group(title, *([table] if found.games else []), *map(Text, lines))

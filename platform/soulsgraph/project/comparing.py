@@ -11,7 +11,7 @@ import pandas as pd
 from rich.console import Console
 
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.seeds import SeedValues, paired_difference
+from soulsgraph.results.seeds import difference, mean_text, seed_values
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import markdown_table, number, write_results
 from soulsgraph.runs.evaluate import Setting, evaluate
@@ -52,22 +52,18 @@ class GraphComparison:
     def rows(self) -> list[tuple[str, ...]]:
         """One row a graph: rates in percent, means with Student's 95 % interval, the difference taken by seed."""
         frame = pd.DataFrame([agent.to_dict() for agent in self.agents])
-        rates = {
-            graph: SeedValues(dict(zip(own["seed"], 100.0 * own["rate"], strict=True)))
-            for graph, own in frame.groupby("graph", sort=False)
-        }
+        rates = {str(graph): 100.0 * seed_values(own, "rate") for graph, own in frame.groupby("graph", sort=False)}
         seconds, first = frame.groupby("graph")["seconds"].mean(), next(iter(rates.values()))
         return [
             (
                 graph,
-                str(len(rate.by_seed)),
-                ", ".join(map(number, rate.values)),
-                rate.mean_text,
-                "" if rate is first or not more else more.mean_text,
+                str(len(rate)),
+                ", ".join(map(number, rate)),
+                mean_text(rate),
+                "" if rate is first else mean_text(difference(rate, first)),
                 number(seconds[graph]),
             )
             for graph, rate in rates.items()
-            for more in [paired_difference(rate, first)]
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -104,8 +104,8 @@ def train(path: str | Path) -> list[tuple[Any, ...]]:
     assert len({run.library.card("camera", 1).digest for run in runs}) == 1
     schedules = [[tuple(row.values()) for row in read_rows(run.results("schedule"))] for run in runs]
     assert [schedule[-1][1] for schedule in schedules] == [row["lock_on.lr"] for row in results.rows]
-    drawn = (Path(path) / "results" / "page.html").read_text()
-    assert all(f">{name}</span>" in drawn for name in ("best", "mean"))
+    assert (Path(path) / "results" / "figures" / "curves.png").is_file()
+    assert [*results._curves_of_members()[0]] == ["best", "mean"]
     digests = [run.library.card("lock_on", 1).sha256 for run in runs]
     return [*zip(digests, schedules, [row[RETURN] for row in results.rows], strict=True)]
 
