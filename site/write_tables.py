@@ -128,9 +128,9 @@ def own_skills(_: Rows) -> Rows:
 # Findings: speed
 
 
-def _speeds(file: str, rows: Rows) -> Rows:
+def speed_of_training(rows: Rows) -> Rows:
     medians: dict[str, dict[str, float]] = {}
-    for row in _read(f"speed/{file}.json")["results"]:
+    for row in _read("speed/train.json")["results"]:
         medians.setdefault(f"{row['skill']}, {row['lanes']}", {})[row["name"]] = row["per_cpu_s"]["median"]
     made = []
     for title, *_ in rows:
@@ -140,14 +140,6 @@ def _speeds(file: str, rows: Rows) -> Rows:
         bare = f"{found['limit: BLAS products']:,.0f}"
         made.append([title, f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.1f}", stock, bare])
     return made
-
-
-def speed_of_training(rows: Rows) -> Rows:
-    return _speeds("train", rows)
-
-
-def speed_of_training_amd(rows: Rows) -> Rows:
-    return _speeds("train-amd", rows)
 
 
 def efficiency(rows: Rows) -> Rows:
@@ -229,17 +221,6 @@ def one_game_disturbed(rows: Rows) -> Rows:
             for one in (row["others_ticks"], row["learned_a_game"])
         ]
         made.append([title, *cells])
-    return made
-
-
-def drivers_share(_: Rows) -> Rows:
-    made = []
-    for file, streams in (("driver", "300"), ("driver-1000", "1,000")):
-        bare, gateway, both = _read(f"fleet/{file}.json")["results"]
-        rates = [1000.0 * one["driven_s"] / (one["chunks"] * one["wall_s"]) for one in bare["measured"]]
-        alone = median(one["cpu_s"] * rate for one, rate in zip(bare["measured"], rates, strict=True))
-        beyond = [row["beyond_bare_ms_a_chunk"]["median"] for row in (gateway, both)]
-        made.append([streams, *(f"{value:.2f} ms" for value in (alone, *beyond, _driver_ms_a_chunk(both)))])
     return made
 
 
@@ -429,10 +410,6 @@ def _changed(folder: str, names: Mapping[str, str]) -> Rows:
 
 def updates_for_a_decision(_: Rows) -> Rows:
     return _changed("updates", {"dpu2": "2", "dpu4": "4: `best-1`", "dpu8": "8: `best`", "dpu16": "16"})
-
-
-def updates_on_fresh_seeds(_: Rows) -> Rows:
-    return _changed("seeds-600-609", {"best-1": "`best-1`", "best": "`best`"})
 
 
 # Findings: transfer and continual learning
@@ -647,21 +624,11 @@ def recorded_columns(rows: Rows) -> Rows:
 TABLES: dict[str, Callable[[Rows], Rows]] = {
     table.__name__: table
     for table in (
-        *(
-            win_rates,
-            whole_fights,
-            end_to_end_seeds,
-            zoo,
-            own_skills,
-            imported_dodges,
-            speed_of_training,
-            speed_of_training_amd,
-            efficiency,
-        ),
+        *(win_rates, whole_fights, end_to_end_seeds, zoo, own_skills, imported_dodges, speed_of_training, efficiency),
         *(whole_commands, speed_of_the_simulator, env_runners, stale_weights, learned_by_a_fleet, paced_games),
         one_game_disturbed,
-        *(drivers_share, times_away, thousand_games, running_games, resets, scripted_play, cloned_agents),
-        *(outside_of_expected, one_file_agent, ablation, updates_for_a_decision, updates_on_fresh_seeds),
+        *(times_away, thousand_games, running_games, resets, scripted_play, cloned_agents),
+        *(outside_of_expected, one_file_agent, ablation, updates_for_a_decision),
         *(recovered_in_phase_2, adapted_jointly, chain_of_bosses),
         *(needed_skills, bosses_in_sequence, labelled_shifts, option_costs, continual_methods, continual_results),
         *(calibrated_values, altered_bosses, logged_metrics, recorded_columns),
