@@ -616,8 +616,14 @@ def logged_metrics(rows: Rows) -> Rows:
 
 def recorded_columns(rows: Rows) -> Rows:
     """Return a row for each column of every fight; those of skills say on the page what their files name."""
-    fights = [[f"`{one.name}`", one.unit, one.meaning] for one in FIGHT_COLUMNS]
-    return [*fights, *(row for row in rows if row[0].startswith("`<skill>"))]
+    read = [one for one in FIGHT_COLUMNS if not one.name.startswith("control/")]
+    held = [f"`{one.name.removeprefix('control/')}`" for one in FIGHT_COLUMNS if one.name.startswith("control/")]
+    controls = ["`control/<control>`", "", f"whether it is held or pressed in this tick: {', '.join(held)}"]
+    return [
+        *([f"`{one.name}`", one.unit, one.meaning] for one in read),
+        controls,
+        *(row for row in rows if row[0].startswith("`<skill>")),
+    ]
 
 
 #: Every table by the name in its mark.
