@@ -66,15 +66,6 @@ def test_a_damaged_library_is_refused_by_every_command_that_reads_it_and_left_al
     assert {path: path.read_bytes() for path in before} == before
 
 
-@pytest.mark.parametrize(("key", "value"), [("options", []), ("graph", {"digest": "0" * 64})])
-def test_a_damaged_plan_is_refused_by_its_key(refuse, run, key, value):
-    plan = json.loads((run / "plan.json").read_text())
-    place = plan["plan"] if key == "options" else plan
-    place[key] = {**place[key], **value} if value else value
-    (run / "plan.json").write_text(json.dumps(plan))
-    assert key in refuse("evaluate", "--what", "table", run)
-
-
 def test_a_scenario_file_is_found_from_another_folder_and_noticed_when_it_is_edited(refuse, tmp_path, monkeypatch):
     file = tmp_path / "mine.toml"
     file.write_text('based_on = "iudex-phase1"\nname = "mine"\nflasks = 3\n')
