@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 
 from fakes.runs import pretend_run
-from soulsgraph.cli import main
 from soulsgraph.results.tables import GrowingTable, write_rows
 from soulsgraph.runs.evaluate import CurveEvaluator
 from soulsgraph.runs.plan import Plan
@@ -114,17 +113,13 @@ def test_a_place_that_forbids_or_lacks_room_is_named_wherever_it_shows(refuse, r
 
 
 @pytest.mark.parametrize("answered_by", ["us", "ray"])
-def test_a_termination_ends_with_130_and_a_line(monkeypatch, capsys, run, answered_by):
+def test_a_termination_ends_with_130_and_a_line(monkeypatch, refuse, run, answered_by):
     def terminated(*_: object, **__: object) -> None:
         if answered_by == "ray":
             signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
         os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr("soulsgraph.cli.output.Screen.show", terminated)
-    monkeypatch.setattr("sys.argv", ["soulsgraph", "check", str(run), "--json"])
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code == 130
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    refuse("check", run, "--json", code=130)
     assert signal.getsignal(signal.SIGTERM) is before
