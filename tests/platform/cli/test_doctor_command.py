@@ -50,7 +50,7 @@ def test_a_machine_that_can_simulate_passes_and_one_without_a_game_has_a_remedy_
     games = tmp_path / "games.toml"
     games.write_text('[[games]]\nmap = "dark-souls-3-1.15.2"\n[[games]]\nmap = "stand-in"\n')
     fleet = tmp_path / "fleet.toml"
-    fleet.write_text(f'listen = "127.0.0.1:{free_port()}"\n[pcs.attic]\n')
+    fleet.write_text(f'listen = "127.0.0.1:{free_port()}"\npcs = ["attic"]\n')
     for words in (("--fleet", fleet), ("--games", games)):
         code, out, _ = doctor(*words, "--json")
         told = json.loads(out)

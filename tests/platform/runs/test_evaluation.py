@@ -91,7 +91,7 @@ def test_its_lines_say_who_played_and_how_the_fights_were_chosen(run):
 
 def _fleet_file(folder):
     file = folder / "fleet.toml"
-    file.write_text(f'listen = "127.0.0.1:{free_port()}"\n[pcs.attic]\n')
+    file.write_text(f'listen = "127.0.0.1:{free_port()}"\npcs = ["attic"]\n')
     return file
 
 
