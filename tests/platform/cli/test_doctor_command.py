@@ -12,7 +12,6 @@ import pytest
 
 from fakes.keys import virtual_screen
 from fakes.stand_in import StandInProcess
-from soulsgraph.cli import main
 from soulsgraph.cli.games import check_machine
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.machine import Memory
@@ -22,19 +21,13 @@ from soulsgraph_envs.games.standin.launch import StandInOptions
 
 
 @pytest.fixture
-def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str, str]]:
+def doctor(monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]) -> Any:
     """Return a function that runs the doctor without a display; it returns the exit code and what was printed."""
 
-    def run(*words: object, typed: str = "") -> tuple[Any, str, str]:
+    def run(*words: object, typed: str = "") -> tuple[int, str, str]:
         monkeypatch.delenv("DISPLAY", raising=False)
-        monkeypatch.setattr("sys.argv", ["soulsgraph", "doctor", *map(str, words)])
         monkeypatch.setattr("sys.stdin", io.StringIO(typed))
-        code = None
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code
-        return code, *capsys.readouterr()
+        return command("doctor", *words)
 
     return run
 
