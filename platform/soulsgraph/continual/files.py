@@ -35,28 +35,21 @@ _LEAST = {"seed": -math.inf, "after": 0, "decisions": 0, "task": 1, "wins": 0, "
 _OPTIONAL = ("ticks", CHOOSING, "task_name")
 
 
-def read_results(path: Path) -> pd.DataFrame:
-    """Read evaluations from a Parquet file, checked; further columns of the file are left out.
+def read_tables(path: Path) -> dict[str, pd.DataFrame]:
+    """Read the tables in `results` of a run folder that are there, by name, or a file of evaluations alone.
 
     Raises:
-        ReadError: if the file cannot be read.
-        SoulsGraphError: if it is missing or no Parquet file, and as `check_frame`.
+        ReadError: if a file cannot be read.
+        SoulsGraphError: if there are no evaluations, and as `check_frame`; if a file is no Parquet file.
     """
-    return check_frame(frame_of(read_arrow(path, "name a Parquet file")), str(path))
-
-
-def read_folder(folder: Path) -> dict[str, pd.DataFrame]:
-    """Read the tables in `results` of a run folder that are there, by name; evaluations have to be.
-
-    Raises:
-        SoulsGraphError: as `read_results`.
-    """
-    paths = {name: folder / "results" / f"{name}.parquet" for name in TABLES}
-    with reading(folder):
-        there = {name: path for name, path in paths.items() if name == EVALUATIONS or path.is_file()}
-    return {
-        name: read_results(path) if name == EVALUATIONS else frame_of(read_arrow(path)) for name, path in there.items()
-    }
+    with reading(path):
+        if path.is_dir():
+            paths = {name: path / "results" / f"{name}.parquet" for name in TABLES}
+            paths = {name: file for name, file in paths.items() if name == EVALUATIONS or file.is_file()}
+        else:
+            paths = {EVALUATIONS: path}
+    tables = {name: frame_of(read_arrow(file, "name a Parquet file")) for name, file in paths.items()}
+    return tables | {EVALUATIONS: check_frame(tables[EVALUATIONS], str(paths[EVALUATIONS]))}
 
 
 def check_frame(frame: pd.DataFrame, source: str = EVALUATIONS) -> pd.DataFrame:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.continual import InventedRun
-from soulsgraph.continual.files import SCRATCH, TABLES, check_frame, read_folder, read_results, trajectories
-from soulsgraph.continual.scoring import score, score_file
+from soulsgraph.continual.files import SCRATCH, TABLES, check_frame, read_tables, trajectories
+from soulsgraph.continual.scoring import score
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 RUN = InventedRun.draw(("kept", "newest", SCRATCH), seeds=2, tasks=3)
@@ -83,7 +83,7 @@ def test_what_other_programs_write_is_read_alike(tmp_path):
     wide = wide.set_column(1, "seed", table.column("seed").cast(pa.float32()))
     wide = wide.set_column(wide.schema.get_field_index("wins"), "wins", table.column("wins").cast(pa.uint8()))
     pq.write_table(wide.select(wide.column_names[::-1]), path)
-    found = score_file(path).by_seed()
+    found = score(read_tables(path)["evaluations"]).by_seed()
     assert found == expected
 
 
@@ -104,7 +104,7 @@ def test_two_columns_of_a_name_and_mixed_types_are_named(tmp_path):
     table = pa.Table.from_pandas(_frame(), preserve_index=False)
     pq.write_table(table.append_column("wins", table.column("wins")), path)
     with pytest.raises(SoulsGraphError, match="wins"):
-        read_results(path)
+        read_tables(path)
     for frame in (_with(3, wins="many"), pd.concat([_frame(), _frame()[["wins"]]], axis=1)):
         with pytest.raises(SoulsGraphError, match="evaluations"):
             check_frame(frame)
@@ -131,7 +131,7 @@ def test_what_is_no_parquet_file_of_text_columns_is_refused_by_its_path(tmp_path
     path = tmp_path / "evaluations.parquet"
     make(path, written[1])
     with pytest.raises(SoulsGraphError, match=r"evaluations\.parquet"):
-        score_file(path)
+        read_tables(path)
 
 
 @settings(max_examples=30)
@@ -144,7 +144,7 @@ def test_a_damaged_file_is_refused_or_read_but_never_a_traceback(written, data):
             damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(bytes(damaged))
     with suppress(SoulsGraphError):
-        score_file(path)
+        read_tables(path)
 
 
 def test_a_sequence_played_at_every_tenth_task_alone_is_read():
@@ -168,9 +168,9 @@ def test_a_triangle_of_tasks_seen_so_far_is_read():
 
 def test_a_folder_has_the_tables_that_are_there(tmp_path):
     folder = RUN.write(tmp_path / "run")
-    assert {*read_folder(folder)} == {*TABLES}
+    assert {*read_tables(folder)} == {*TABLES}
     (folder / "results" / "costs.parquet").unlink()
-    assert "costs" not in read_folder(folder)
+    assert "costs" not in read_tables(folder)
     shutil.rmtree(folder / "results")
     with pytest.raises(SoulsGraphError, match=r"evaluations\.parquet"):
-        read_folder(folder)
+        read_tables(folder)
