@@ -16,13 +16,11 @@ from rich.console import Console
 from soulsgraph.results.statistics import mean_interval
 from soulsgraph.results.tables import OutputConsole
 from soulsgraph.runs import evaluate as evaluating
-from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, Workplace, train_stages
 from soulsgraph.tracking.board import USUAL
 from soulsgraph.tracking.contract import Logged, LogPoint, TrackedRun, Tracker
-from soulsgraph.tune.folder import RETURN, WIN_RATE, Setting, Sweep, SweepFolder
-from soulsgraph.tune.shared import SharedStages
+from soulsgraph.tune.folder import RETURN, WIN_RATE, Sweep, SweepFolder
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.files import FileLock, make_folder
 from soulsgraph_policies.agents.agent import Agent
@@ -32,8 +30,8 @@ from soulsgraph_policies.agents.projects import LoadedProject, take_over
 #: of one seed may wait for the stages that they share.
 OPTIONS, SEED, STEP, WINS, EPISODES, LOW, HIGH = "setting", "seed", "step", "wins", "episodes", "low", "high"
 NODE = "node"
-#: How a trial that failed is shown.
-FAILED = "failed"
+#: Of a member of a population: its mean return while it learns, in other fights than those that it is reported on.
+TRAINING_RETURN = "training_return"
 _LOGGED = {WIN_RATE: "eval/win_rate", RETURN: "eval/episodic_return"}
 #: Seed of the fights by which settings are compared: results are reported on others.
 CHOICE_SEED = evaluating.EVALUATION_SEED + 1
@@ -70,26 +68,19 @@ class TrialLines(tune.Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Print its setting, seed and last figure."""
-        config = trial.config
-        self.show(config[OPTIONS], seed_of(config, self._seeds), trial.last_result or {})
+        self._show(trial.config, trial.last_result or {}, "no result")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Print that it failed; why is in the error at the end."""
-        self.show(trial.config[OPTIONS], seed_of(trial.config, self._seeds), {}, FAILED)
+        self._show(trial.config, {}, "failed")
 
-    def show(
-        self, setting: Mapping[str, Any], seed: int, figures: Mapping[str, Any], without: str = "no result"
-    ) -> None:
-        """Print the line of a trial that ended, with its figures, or what it is `without` them."""
+    def _show(self, config: Config, figures: Mapping[str, Any], without: str) -> None:
         self._ended += 1
         values = [f"win rate {100.0 * figures[WIN_RATE]:.1f} %"] if WIN_RATE in figures else []
         values += [f"return {figures[RETURN]:.2f}"] if RETURN in figures else []
-        options = ", ".join(f"{name}={value}" for name, value in setting.items())
-        self.note(f"{self._ended}/{self._trials}: {options}, seed {seed}: {', '.join(values) or without}")
-
-    def note(self, line: str) -> None:
-        """Print a line that is of no trial that ended."""
-        OutputConsole(quiet=self._quiet).print(line, highlight=False, soft_wrap=True)
+        options = ", ".join(f"{name}={value}" for name, value in config[OPTIONS].items())
+        line = f"{self._ended}/{self._trials}: {options}, seed {seed_of(config, self._seeds)}: "
+        OutputConsole(quiet=self._quiet).print(line + (", ".join(values) or without), highlight=False, soft_wrap=True)
 
 
 def trainable(folder: SweepFolder, projects: tuple[LoadedProject, ...]) -> Callable[[Config], None]:
@@ -99,10 +90,11 @@ def trainable(folder: SweepFolder, projects: tuple[LoadedProject, ...]) -> Calla
     def trial(config: Config) -> None:
         take_over(projects)
         setting, seed = config[OPTIONS], seed_of(config, folder.plan.seeds)
-        make_folder(folder.shared)
+        path = folder.run_path(setting, seed, tune.get_context().get_trial_id())
+        make_folder(path.parent)
         # One trial of a run at a time: a setting may be drawn twice.
-        with FileLock(folder.shared / f"{folder.run_path(setting, seed).name}.lock", wait=True):
-            result = train_trial(folder, SharedStages(folder.shared), setting, seed)
+        with FileLock(path.with_suffix(".lock"), wait=True):
+            result = train_trial(folder, folder.run(path, setting, seed))
         tune.report({**result, NODE: this_node()})
 
     return trial
@@ -113,20 +105,19 @@ def seed_of(config: Config, seeds: Sequence[int]) -> int:
     return int(config[SEED] if SEED in config else seeds[config[TRIAL_INDEX]])
 
 
-def train_trial(folder: SweepFolder, shared: SharedStages, setting: Setting, seed: int) -> dict[str, float]:
+def train_trial(folder: SweepFolder, run: RunFolder) -> dict[str, float]:
     """Train a trial's run, or go on with it, and return how what it trained plays at the end.
 
     Raises:
         SoulsGraphError: if its run cannot be trained, or another process writes it.
     """
-    run, sweep = folder.run(setting, seed), folder.plan
-    *upstream, last = sweep.stages(run)
+    sweep = folder.plan
+    stages = sweep.stages(run)
+    last = stages[-1]
     continued = [] if last.parent is None else run.library.lineage(last.skill, last.parent)
     tracker = TuneTracker(last.skill, sweep.metric, sum(card.training.steps for card in continued))
     with run.locked(), Workplace(run, Session(local=False), "silent", trackers=(USUAL, tracker)) as place:
-        for stage in upstream:
-            shared.train(place, stage)
-        train_stages(place, (last,), Console(quiet=True))
+        train_stages(place, stages, Console(quiet=True))
     return {**evaluated(run, sweep), STEP: last.steps}
 
 
@@ -137,21 +128,13 @@ def this_node() -> str:
 
 def evaluated(run: RunFolder, sweep: Sweep) -> dict[str, float]:
     """Return how the agent plays, or where one skill is trained that skill on top of those upstream."""
-    if sweep.stage is not None:
-        return stage_return(_stage_agent(run, sweep.stages(run)[-1]), sweep.plan.episodes, CHOICE_SEED)
-    setting = evaluating.Setting(sweep.scenario, sweep.scenario)
-    rate = evaluating.evaluate(run, setting, sweep.plan.episodes, CHOICE_SEED).win_rate
-    return {WIN_RATE: rate.rate, WINS: rate.wins, EPISODES: rate.episodes, **rate.interval.columns()}
-
-
-def _stage_agent(run: RunFolder, stage: Stage) -> Agent:
-    setup = StageSetup(run, stage)
-    networks = evaluating.load_networks(run, stage.scenario, setup.skills, setup.scenario)
-    return Agent(setup.scenario, setup.skills, networks)
-
-
-def stage_return(agent: Agent, episodes: int, seed: int) -> dict[str, float]:
-    """Return the mean return of the last skill of an agent over greedy episodes, with its interval."""
-    played = evaluating.play(agent, evaluating.evaluation_seeds(seed, episodes))
-    interval = mean_interval(played.returns)
-    return {RETURN: float(played.returns.mean()), EPISODES: episodes, **interval.columns()}
+    episodes, seeds = sweep.plan.episodes, evaluating.evaluation_seeds(CHOICE_SEED, sweep.plan.episodes)
+    if sweep.stage is None:
+        evaluation = evaluating.evaluate(run, evaluating.Setting(sweep.scenario, sweep.scenario), episodes, CHOICE_SEED)
+        rate, returns = evaluation.win_rate, evaluation.episodes.returns
+        counts = {WINS: rate.wins, EPISODES: rate.episodes, **rate.interval.columns()}
+        return {WIN_RATE: rate.rate, RETURN: float(returns.mean()), **counts}
+    setup = StageSetup(run, sweep.stages(run)[-1])
+    networks = evaluating.load_networks(run, setup.stage.scenario, setup.skills, setup.scenario)
+    returns = evaluating.play(Agent(setup.scenario, setup.skills, networks), seeds).returns
+    return {RETURN: float(returns.mean()), EPISODES: episodes, **mean_interval(returns).columns()}

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 from ray import tune
 from ray.tune.experiment import Trial
-from ray.tune.schedulers import ASHAScheduler, TrialScheduler
+from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining, TrialScheduler
 from ray.tune.search import SearchAlgorithm, Searcher
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.tune.search.repeater import Repeater
 
 from soulsgraph.tune.folder import Sweep, SweepFolder
-from soulsgraph.tune.population import train_population
-from soulsgraph.tune.trial import OPTIONS, SEED, STEP, TrialLines, trainable
+from soulsgraph.tune.member import Member, interval
+from soulsgraph.tune.trial import OPTIONS, SEED, STEP, TRAINING_RETURN, TrialLines, trainable
+from soulsgraph_envs.core.files import remove_folder, writing
 from soulsgraph_policies.agents.projects import loaded_projects
 
 #: Of what a sweep halves: a trial goes on if it is among the best third at its rung, the first after this share.
@@ -24,47 +24,80 @@ _REDUCTION, _GRACE = 3, 9
 
 
 def train_trials(folder: SweepFolder, quiet: bool) -> None:
-    """Train the trials, or those that are left: by one tuner, or a population a seed."""
-    asked = folder.plan
+    """Train the trials, or those that are left: by one tuner, or of populations by one for each seed.
+
+    Raises:
+        WriteError: if the folder cannot be written.
+    """
+    asked, projects = folder.plan, tuple(loaded_projects().values())
     lines = TrialLines(asked.trials, asked.seeds, quiet)
+    begun = SweepFolder(folder.path.absolute(), asked)
+    trial: Any = trainable(begun, projects)
     if asked.scheduler == "pbt":
-        for seed in asked.seeds:
-            if not train_population(folder, seed, lines):
+        trial = tune.with_parameters(Member, folder=begun, projects=projects)
+    trial = tune.with_resources(trial, {"cpu": 1})
+    with writing(folder.path):
+        for path, space in _searches(begun).items():
+            if tune.Tuner.can_restore(str(path)):
+                tuner = tune.Tuner.restore(str(path), trial, resume_errored=True)
+            else:
+                # Whoever goes on from another member finds its checkpoint: more than two are kept.
+                kept = tune.CheckpointConfig(num_to_keep=3)
+                place = {"name": path.name, "storage_path": str(path.parent), "checkpoint_config": kept}
+                run_config = tune.RunConfig(**place, verbose=0, callbacks=[lines])
+                tuner = tune.Tuner(trial, param_space=space, tune_config=_tune_config(asked), run_config=run_config)
+            tuner.fit()
+            trials = _trials_at(path)
+            if not all(one.status in (Trial.TERMINATED, Trial.ERROR) for one in trials):
                 return
-        return
-    function = tune.with_resources(trainable(folder, tuple(loaded_projects().values())), {"cpu": 1})
-    _tuner(folder.tune, function, _space(asked), _tune_config(asked), lines).fit()
+            for checkpoint in path.glob("*/checkpoint_*"):
+                if all(one.status == Trial.TERMINATED for one in trials):
+                    remove_folder(checkpoint)
 
 
 def trials_of(folder: SweepFolder) -> list[Trial]:
     """Return the trials that began."""
-    return list(tune.ExperimentAnalysis(str(folder.tune.absolute())).trials)
+    return [trial for path in _searches(folder) if path.exists() for trial in _trials_at(path)]
 
 
-def _tuner(
-    path: Path, trial: Any, space: Mapping[str, Any], tune_config: tune.TuneConfig, lines: TrialLines
-) -> tune.Tuner:
-    path = path.absolute()
-    if tune.Tuner.can_restore(str(path)):
-        return tune.Tuner.restore(str(path), trial, resume_errored=True)
-    run_config = tune.RunConfig(name=path.name, storage_path=str(path.parent), verbose=0, callbacks=[lines])
-    return tune.Tuner(trial, param_space=dict(space), tune_config=tune_config, run_config=run_config)
+def _trials_at(path: Path) -> list[Trial]:
+    return list(tune.ExperimentAnalysis(str(path.absolute())).trials)
 
 
-def _space(asked: Sweep) -> dict[str, Any]:
+def _searches(folder: SweepFolder) -> dict[Path, dict[str, Any]]:
+    """Return what Tune searches, by the folder that it keeps its state in; of populations each seed apart."""
+    asked = folder.plan
     options = {OPTIONS: asked.space.domains(asked.search)}
+    if asked.scheduler == "pbt":
+        return {folder.tune / str(seed): {**options, SEED: seed} for seed in asked.seeds}
     # Optuna repeats each setting by itself.
-    return options if asked.search == "optuna" else {**options, SEED: tune.grid_search([*asked.seeds])}
+    return {folder.tune: options if asked.search == "optuna" else {**options, SEED: tune.grid_search([*asked.seeds])}}
 
 
 def _tune_config(asked: Sweep) -> tune.TuneConfig:
-    # Past the budget comes the evaluation, which no rung cuts off.
-    halving = {"max_t": asked.budget + 1, "grace_period": max(asked.budget // _GRACE, 1)}
-    stopping = ASHAScheduler(time_attr=STEP, **halving, reduction_factor=_REDUCTION)
-    scheduler: TrialScheduler | None = stopping if asked.scheduler == "asha" else None
+    scheduler: TrialScheduler | None = None
+    if asked.scheduler == "asha":
+        # Past the budget comes the evaluation, which no rung cuts off.
+        halving = {"max_t": asked.budget + 1, "grace_period": max(asked.budget // _GRACE, 1)}
+        scheduler = ASHAScheduler(time_attr=STEP, **halving, reduction_factor=_REDUCTION)
+    elif asked.scheduler == "pbt":
+        space = asked.space
+        changed = {name: space.domains("random")[name] for name in space.ranges}
+        scheduler = PopulationBasedTraining(
+            time_attr=STEP,
+            perturbation_interval=interval(asked.budget),
+            hyperparam_mutations={OPTIONS: {**{name: [*values] for name, values in space.lists.items()}, **changed}},
+            custom_explore_fn=lambda config: {**config, OPTIONS: space.clipped(config[OPTIONS])},
+        )
     samples = {"grid": 1, "random": asked.samples, "optuna": asked.samples * len(asked.seeds)}[asked.search]
+    metric = TRAINING_RETURN if asked.scheduler == "pbt" else asked.metric
     return tune.TuneConfig(
-        metric=asked.metric, mode="max", num_samples=samples, search_alg=_search(asked), scheduler=scheduler
+        metric=metric,
+        mode="max",
+        num_samples=samples,
+        search_alg=_search(asked),
+        scheduler=scheduler,
+        reuse_actors=asked.scheduler == "pbt",
     )
 
 
