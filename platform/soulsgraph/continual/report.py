@@ -13,7 +13,7 @@ import pandas as pd
 from soulsgraph.continual import figures
 from soulsgraph.continual.files import CHOOSING, COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_folder
 from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, Rows, score
-from soulsgraph.continual.study import ContinualUnit, StudySession, planned_units, sessions_of
+from soulsgraph.continual.study import ContinualUnit, planned_units
 from soulsgraph.pages import page, tag
 from soulsgraph.pages.report_section import ReportFolder, ReportSection
 from soulsgraph.results import metrics
@@ -21,6 +21,7 @@ from soulsgraph.results.figures import png_of
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, paired_ratio, records, seed_values, summary
 from soulsgraph.results.tables import finite, number, with_interval
+from soulsgraph.runs.study_folder import StudySession, sessions_of
 from soulsgraph_envs.core.files import write_text
 
 REPORT, PAGE = "report.md", "page.html"

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from soulsgraph.continual.choosing import KNOWN_FIGHTS, ChoosingFights, Fingerprint, choose, fingerprint
 from soulsgraph.continual.files import CHOOSING
@@ -30,10 +28,9 @@ from soulsgraph.continual.methods.learning import (
 from soulsgraph.continual.methods.method import versions_from, versions_state
 from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, Home, KnownHomes, Selection, select
 from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualUnit, shares
-from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
 from soulsgraph.runs.progress import Interruption, Supervisor
-from soulsgraph.runs.ray_runner import RayJob, run_jobs
+from soulsgraph.runs.study_folder import Tables
 from soulsgraph_envs.continual.sequences import held_out
 from soulsgraph_envs.core.files import remove_folder, whole_folder
 from soulsgraph_envs.core.seeds import derive_seeds
@@ -55,26 +52,12 @@ Points = list[dict[str, int]]
 _NOTHING = {"spent": 0, "ticks": 0, "wins": 0}
 
 
-def run_units(folder: ContinualFolder, console: Console) -> None:
-    """Do the rest of a study's units, what methods share before them; arguments and errors as `run_jobs`."""
-    for shared in (True, False):
-        units = [unit for unit in folder.left if (unit.method == FIRST) == shared]
-        if units or not shared:
-            run_jobs(folder, [ray_job(folder, unit) for unit in units], console)
-
-
-def ray_job(folder: ContinualFolder, unit: ContinualUnit) -> RayJob:
-    """Return a unit as the runner does it."""
-    results = tuple(file.relative_to(folder.path).as_posix() for file in folder.results(unit))
-    return RayJob(unit.name, _do_unit, (unit,), results)
-
-
-def _do_unit(path: Path, unit: ContinualUnit, supervisor: Supervisor) -> None:
-    folder = ContinualFolder.open(path)
-    if unit.method == FIRST:
-        train_first(folder, unit.seed, supervisor)
-    else:
-        UnitRun(folder, unit, supervisor).run()
+def do_unit(folder: ContinualFolder, unit: ContinualUnit, supervisor: Supervisor) -> Tables:
+    """Do a unit, and return its tables; that of a first task leaves what it led to, and no rows."""
+    if unit.method != FIRST:
+        return UnitRun(folder, unit, supervisor).run()
+    train_first(folder, unit.seed, supervisor)
+    return {}
 
 
 def stage_seed(seed: int, position: int, skill: int) -> int:
@@ -98,7 +81,7 @@ def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> N
             rows += curve_points(world, versions, skill, learned, rows[-1] if rows else _NOTHING)
         versions[skill] = learned.version
     state = {"versions": versions_state(versions), "rows": kept, "curve": rows}
-    with whole_folder(folder.unit_path(ContinualUnit(FIRST, seed)) / FIRST, replace=True) as temporary:
+    with whole_folder(folder.first(seed), replace=True) as temporary:
         write_training_state(temporary, state | {"cpu_s": took.cpu_s})
 
 
@@ -173,8 +156,8 @@ class UnitRun:
         self._won: dict[tuple[int, int, bytes], int] = {}
         self._known_homes, self._choosing = KnownHomes(), ChoosingFights()
 
-    def run(self) -> None:
-        """Go through the tasks that are left, and write the tables.
+    def run(self) -> Tables:
+        """Go through the tasks that are left, and return the tables.
 
         Raises:
             Interruption: if a stop was asked for; the state after the last stage is saved.
@@ -187,13 +170,8 @@ class UnitRun:
             self._save()
             if self.done < len(self.worlds):
                 self._stop_if_requested(f"task {self.done} of {len(self.worlds)}")
-        for name, rows in self.rows.items():
-            of: dict[str, Any] = {"method": self.unit.method, "seed": self.unit.seed}
-            write_rows(self._path / f"{name}.parquet", [of | row for row in rows])
-
-    @property
-    def _path(self) -> Path:
-        return self.folder.unit_path(self.unit)
+        of: dict[str, Any] = {"method": self.unit.method, "seed": self.unit.seed}
+        return {name: [of | row for row in rows] for name, rows in self.rows.items()}
 
     def _take_up(self) -> bool:
         """Go on from the newest state; return whether there is one."""
@@ -216,7 +194,7 @@ class UnitRun:
         state |= {"learned_at": self.learned_at, "progress": vars(progress) if progress else None}
         if progress:
             name += f"-{len(progress.adapted) - len(progress.left):02d}"
-        with whole_folder(self._path / name, replace=True) as temporary:
+        with whole_folder(self.folder.unit_path(self.unit) / name, replace=True) as temporary:
             write_training_state(temporary, state)
         for path in self.folder.states(self.unit)[:-_KEPT]:
             remove_folder(path)
@@ -249,8 +227,10 @@ class UnitRun:
         self.done, self.progress = world.position + 1, None
 
     def _take_first(self, world: TaskWorld) -> dict[str, Any]:
-        (file,) = self.folder.results(ContinualUnit(FIRST, self.unit.seed))
-        state, names = read_training_state(file.parent), [field.name for field in fields(Transitions)]
+        state, names = (
+            read_training_state(self.folder.first(self.unit.seed)),
+            [field.name for field in fields(Transitions)],
+        )
         for skill, version in versions_from(state["versions"]).items():
             kept = Transitions(*(np.array(state["rows"][skill][name]) for name in names))
             numbers = world.plan.hyperparameters(world.plan.stage(skill))

@@ -22,7 +22,8 @@ from soulsgraph.results.seeds import SeedValues, paired_difference, paired_ratio
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import TextTable, read_rows, seeds_text
 from soulsgraph.runs.evaluate import TABLE_1
-from soulsgraph_envs.core.config import Where, read_file, validate
+from soulsgraph.runs.study_folder import sessions_of
+from soulsgraph_envs.core.config import Where, read_file, to_table, validate
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END as END_TO_END_SKILL
 
@@ -204,19 +205,20 @@ def _load(folder: Path) -> Reproduction:
     if not any(records.values()):
         found = "no records in it" if folder.exists() else "no such folder"
         raise SoulsGraphError(f"{folder}: expected the folder of a reproduction, found {found}", _remedy(folder))
-    file = folder / DESCRIPTION
-    return Reproduction("", _described(file) if file.exists() else {}, **records)
+    return Reproduction("", _described(folder), **records)
 
 
-def _described(file: Path) -> Mapping[str, Any]:
-    """Read a description and check what a report computes with."""
+def _described(folder: Path) -> Mapping[str, Any]:
+    """Read what describes a folder, and check what a report computes with; nothing where it is not there."""
+    if not (file := folder / DESCRIPTION).exists():
+        return {}
     where, table = Where(file, remedy="restore the file from a copy"), dict[str, Any]
     description = validate(table, read_file(where), where)
     plan = validate(table, description.get("plan", {}), where.at("plan"))
     validate(table, plan.get("overrides", {}), where.at("plan").at("overrides"))
-    validate(list[dict[str, Any]], description.get("sessions", []), where.at("sessions"))
-    validate(float, description.get("wall_time_s", 0.0), where.at("wall_time_s"))
-    return description
+    sessions = sessions_of(folder)
+    took_s = round(sum(one.wall_time_s for one in sessions), 1)
+    return {**description, "wall_time_s": took_s, "sessions": [to_table(one) for one in sessions]}
 
 
 def _read(path: Path, columns: Sequence[str]) -> Records:

@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal
 from soulsgraph.paper.study import CHOOSING
 from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Plan, Stage, check_learns, lasting_name, overrides_for, scenario_digest
-from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
+from soulsgraph.runs.run_folder import RunFolder, RunFolderError
+from soulsgraph.runs.study_folder import StudyFile, StudyFolder
 from soulsgraph.tune.space import MOST_SETTINGS, Search, SearchSpace
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.config import EACH_ONCE, Between, NonEmpty, check_fields, digest_of
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import pip_install
-from soulsgraph_policies.agents.projects import ProjectDigest
 
 Scheduler = Literal["none", "asha", "pbt"]
 Setting = Mapping[str, Any]
@@ -192,49 +192,28 @@ def _check_optuna() -> None:
         )
 
 
-def _fights(sweep: Sweep) -> dict[str, str]:
-    return {name: scenario_digest(name) for name in (sweep.plan.scenario, sweep.scenario)}
-
-
-@dataclass(frozen=True)
-class _SweepFile:
-    """What `sweep.json` holds."""
-
-    #: Digests of the fights that trials learn and are evaluated in.
-    fights: Mapping[str, str]
-    #: Where the graph is a project's.
-    project: ProjectDigest | None
-    plan: Sweep
-
-
-class SweepFolder(PlannedFolder[Sweep]):
+class SweepFolder(StudyFolder[Sweep]):
     """Paths of a sweep.
 
     Layout: `sweep.json`, `runs/<digest of the setting>-<seed>/` (run folders; of a population `runs/<trial>-<seed>/`),
     `source/` (the run that is adapted), `tune/` (what Ray Tune goes on from) and `results/`.
     """
 
-    kind, plan_file, holds = "sweep", "sweep.json", _SweepFile
+    kind, plan_file, holds = "sweep", "sweep.json", StudyFile[Sweep]
+
+    @staticmethod
+    def fights(plan: Sweep) -> dict[str, str]:
+        """Return the digests of the fights that trials learn and are evaluated in."""
+        return {name: scenario_digest(name) for name in (plan.plan.scenario, plan.scenario)}
+
+    @property
+    def graph(self) -> str:
+        """The skill graph of all trials."""
+        return self.plan.plan.graph
 
     def check_memory(self) -> None:
         """Refuse a plan that needs more memory than this machine may spare; raises DataError."""
         self.plan.plan.check_memory()
-
-    def description(self) -> _SweepFile:
-        """Return what `sweep.json` holds when it is begun."""
-        return _SweepFile(_fights(self.plan), ProjectDigest.of(self.plan.plan.graph), self.plan)
-
-    @classmethod
-    def open(cls, path: Path) -> SweepFolder:
-        """Open a sweep that `create` began.
-
-        Raises:
-            SoulsGraphError: if it is no sweep, its plan does not hold, or a fight changed since it was begun.
-        """
-        file, begun = path / cls.plan_file, cls.read(path)
-        if begun.fights != _fights(begun.plan):
-            raise RunFolderError(file, "the fights that it was created with", "that they changed", "restore them")
-        return cls(path, begun.plan)
 
     def run_path(self, setting: Setting, seed: int, trial: str) -> Path:
         """Return the folder of a trial's run: by its setting, or of a population, whose settings change, by its id."""

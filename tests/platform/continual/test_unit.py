@@ -3,7 +3,6 @@
 import filecmp
 import shutil
 from contextlib import suppress
-from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -12,9 +11,9 @@ from soulsgraph.continual import choosing, selecting, study, unit
 from soulsgraph.continual.files import COSTS, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.selecting import Selection
-from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit, sessions_of, shares
+from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit, shares
 from soulsgraph.continual.unit import UnitRun, train_first
-from soulsgraph.results.tables import read_rows, write_rows
+from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds
 from soulsgraph.runs.progress import Interruption
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
@@ -73,8 +72,9 @@ def copy_of(folder):
 
 
 def done(folder, method, supervisor=None):
-    UnitRun(folder, ContinualUnit(method, 3), supervisor or Watching()).run()
-    return {name: folder.unit_path(ContinualUnit(method, 3)) / f"{name}.parquet" for name in LEFT}
+    unit = next(one for one in folder.units if one.arguments == (ContinualUnit(method, 3),))
+    folder.keep(unit, UnitRun(folder, *unit.arguments, supervisor or Watching()).run())
+    return {name: folder.rows_of(unit) / f"{name}.parquet" for name in LEFT}
 
 
 class Killed(BaseException):
@@ -139,22 +139,25 @@ def test_a_unit_that_is_killed_after_every_state_ends_as_one_that_was_not(
 
 def test_states_of_units_that_are_done_are_removed_and_what_units_share_stays(tmp_path):
     folder = ContinualFolder.create(tmp_path / "study", study_of(tmp_path, methods=("kept", "newest")))
-    first, kept, newest = (ContinualUnit(name, 3) for name in (FIRST, "kept", "newest"))
-    assert [one.name for one in folder.left] == ["first 3", "kept 3", "newest 3"]
-    (shared,) = folder.results(first)
-    shared.parent.mkdir(parents=True)
-    shared.touch()
+    kept, newest = (ContinualUnit(name, 3) for name in ("kept", "newest"))
+    units = {unit.name: unit for unit in folder.units}
+    assert [(unit.name, unit.first) for unit in folder.left] == [
+        ("first 3", True),
+        ("kept 3", False),
+        ("newest 3", False),
+    ]
+    folder.first(3).mkdir(parents=True)
+    folder.keep(units["first 3"], {})
     for one in (kept, newest):
         (folder.unit_path(one) / "task-0001").mkdir(parents=True)
     rows = [{"method": "kept", "seed": 3}]
-    for file in folder.results(kept):
-        write_rows(file, rows)
+    folder.keep(units["kept 3"], dict.fromkeys(LEFT, rows))
     folder.assemble()
-    assert folder.left == [newest]
+    assert folder.left == [units["newest 3"]]
     assert folder.states(kept) == []
     assert [path.name for path in folder.states(newest)] == ["task-0001"]
-    assert shared.is_file()
-    assert all(read_rows(folder.table(name)) == rows for name in LEFT)
+    assert folder.first(3).is_dir()
+    assert all(read_rows(folder.path / "results" / f"{name}.parquet") == rows for name in LEFT)
 
 
 def test_a_sequence_returns_to_a_boss_and_kept_versions_end_every_fight_as_before(begin):
@@ -181,14 +184,15 @@ def test_selection_is_charged_and_looks_at_each_skill_beside_the_task_that_it_le
 
     monkeypatch.setattr(unit, "select", selected)
     folder = begin("one-hot", skills=("auto",))
-    costs = pd.read_parquet(done(folder, "newest")[COSTS])
+    found = done(folder, "newest")
+    costs = pd.read_parquet(found[COSTS])
     assert costs["selection_decisions"].tolist() == [0, 100, 100]
     assert costs["decisions"].tolist() == [4_600, 1_600, 1_600]
     # What was played at home is kept from task to task.
     assert len(kept) == 1
     nowhere = dict.fromkeys(("camera", "lock_on", "movement", "heal_attack"), 0)
     assert asked == [({**nowhere, "dodge": 0}, 1, 160), ({**nowhere, "dodge": 1}, 2, 160)]
-    table = pd.read_parquet(folder.unit_path(ContinualUnit("newest", 3)) / f"{EVALUATIONS}.parquet")
+    table = pd.read_parquet(found[EVALUATIONS])
     points = table[(table["after"] == 1) & (table["decisions"] > 0)]
     # The curve stands still while skills are selected.
     assert points["decisions"].tolist()[:2] == [1, 100]
@@ -343,14 +347,3 @@ def test_what_is_no_study_is_refused_by_its_file(tmp_path):
     (tmp_path / "continual.json").write_text("{}")
     with pytest.raises(SoulsGraphError, match=r"continual\.json"):
         ContinualFolder.open(tmp_path)
-
-
-def test_a_session_is_recorded_when_it_begins(tmp_path):
-    folder = ContinualFolder.create(tmp_path / "study", study_of(tmp_path))
-    with folder.session():
-        (begun,) = sessions_of(folder.path)
-        assert begun.wall_time_s == 0.0
-    (ended,) = sessions_of(folder.path)
-    assert replace(ended, wall_time_s=0.0) == begun
-    with folder.session():
-        assert len(sessions_of(folder.path)) == 2
