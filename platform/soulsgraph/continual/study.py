@@ -29,10 +29,7 @@ from soulsgraph_envs.core.config import (
 )
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import remove_folder, slug
-from soulsgraph_envs.core.machine import usable_processors
 from soulsgraph_envs.skills import budget_of, make_skill
-from soulsgraph_policies.learning.hyperparameters import check_memory
-from soulsgraph_policies.learning.sampler import Transitions
 
 #: Beside the methods: trains the first task once for all methods that learn it alike.
 FIRST = "first"
@@ -164,35 +161,6 @@ class ContinualStudy:
             for position, name in enumerate(names)
         ]
 
-    def unit_bytes(self, method: str) -> int:
-        """Return the memory of what a unit keeps over the sequence, where every skill adapts that may, and its replay.
-
-        Each reserve is there once more where a stage learns from it, and once more in its replay. Beside the method's
-        versions there is one of every skill for each task.
-        """
-        first, kept, replays, versions = self.worlds(0)[0], [], [], 0
-        copies = METHODS[method].version_copies(len(self.tasks.tasks)) + len(self.tasks.tasks)
-        for skill in first.skills:
-            size, numbers = skill.observation.size, first.plan.hyperparameters(first.plan.stage(skill.name))
-            capacities = self._capacities(first.plan, skill.name, METHODS[method].selects)
-            rows = METHODS[method].reserve_rows(self.options, capacities)
-            kept.append(rows * Transitions.row_bytes(size))
-            replays.append(replace(numbers, capacity=max(capacities)).replay_bytes(size))
-            versions += copies * numbers.version_bytes(size, len(skill.actions))
-        return sum(kept) + 2 * max(kept) + max(replays) + versions
-
-    def _capacities(self, plan: Plan, skill: str, selects: bool) -> list[int]:
-        """Return the sizes of the replays of a skill's stages; all tasks but the first are alike."""
-        order, sizes = plan.skill_graph.order, list[int]()
-        later = self.named(order) if selects and not self.selects else order
-        for position, learning in enumerate((order, later)):
-            if skill in learning:
-                budget = shares(learning, self.budget(position), not position)[skill]
-                stage = replace(plan.stage(skill, plan.scenario, 1 if position else None), budget=budget)
-                count = len(self.tasks.tasks) - 1 if position else 1
-                sizes += [plan.hyperparameters(stage).capacity] * count
-        return sizes
-
     def units(self) -> tuple[ContinualUnit, ...]:
         """Return the units: the first tasks of the seeds, then the methods, the longest first."""
         first = [ContinualUnit(FIRST, seed) for seed in self.seeds if self.shares_first]
@@ -231,17 +199,8 @@ class ContinualFolder(StudyFolder[ContinualStudy]):
         return {f"the sequence {slug(plan.sequence)}": digest}
 
     def check_memory(self) -> None:
-        """Refuse a study whose replays, and what its methods keep, would fill more than half of the memory.
-
-        Counted are the units that run at once on this machine, each of the method that keeps most; raises DataError.
-        """
-        study = self.plan
-        study.plan(0).check_memory()
-        kept = {name: study.unit_bytes(name) for name in study.methods}
-        most = max(kept, key=lambda name: kept[name])
-        at_once = min(usable_processors(), len(study.seeds) * len(study.methods))
-        remedy = "lower the coefficient `reserve` or leave the method out (`methods`)"
-        check_memory({f"{most}, in {at_once} units at once": at_once * kept[most]}, remedy, "transitions and versions")
+        """Refuse a study whose replay would fill more than half of the memory; raises DataError."""
+        self.plan.plan(0).check_memory()
 
     @property
     def units(self) -> tuple[Unit, ...]:

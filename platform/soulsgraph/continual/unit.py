@@ -25,7 +25,7 @@ from soulsgraph.continual.methods.learning import (
     Versions,
     versions_digest,
 )
-from soulsgraph.continual.methods.method import versions_from, versions_state
+from soulsgraph.continual.methods.method import plain, whole
 from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, Home, KnownHomes, Selection, select
 from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualUnit, shares
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
@@ -69,20 +69,20 @@ def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> N
     """Train a seed's first task for all methods that learn it alike, and write versions, curve and kept decisions."""
     world, took = folder.plan.worlds(seed)[0], CpuTime()
     trainer, versions, rows = SkillTrainer(supervisor), dict[str, SkillVersion](), list[dict[str, int]]()
-    kept, budget = dict[str, Any](), folder.plan.budget(0)
+    kept, budget = dict[str, Transitions](), folder.plan.budget(0)
 
     class Keeping(StageHooks):
         def end_stage(self, skill: str, ended: EndedStage) -> None:
-            kept[skill] = dict(vars(ended.rows(_FIRST_ROWS, np.random.default_rng((seed, _STREAM, *skill.encode())))))
+            kept[skill] = ended.rows(_FIRST_ROWS, np.random.default_rng((seed, _STREAM, *skill.encode())))
 
     for index, (skill, share) in enumerate(shares(world.plan.skill_graph.order, budget, True).items()):
         learned = trainer.learn(world, skill, versions, None, share, stage_seed(seed, 0, index), Keeping())
         with took.paused():
             rows += curve_points(world, versions, skill, learned, rows[-1] if rows else _NOTHING)
         versions[skill] = learned.version
-    state = {"versions": versions_state(versions), "rows": kept, "curve": rows}
+    state = {"versions": versions, "rows": kept, "curve": rows, "cpu_s": took.cpu_s}
     with whole_folder(folder.first(seed), replace=True) as temporary:
-        write_training_state(temporary, state | {"cpu_s": took.cpu_s})
+        write_training_state(temporary, plain(state))
 
 
 def curve_points(
@@ -177,10 +177,9 @@ class UnitRun:
         """Go on from the newest state; return whether there is one."""
         if not (saved := self.folder.states(self.unit)):
             return False
-        state = read_training_state(saved[-1])
-        self.own = [versions_from(versions) for versions in state["own"]]
-        self.known, self.learned_at = [*state["known"]], dict(state["learned_at"])
-        self.done, self.rows = int(state["done"]), {name: [*state["rows"][name]] for name in LEFT}
+        state = whole(read_training_state(saved[-1]))
+        self.done, self.rows, self.own = state["done"], state["rows"], state["own"]
+        self.known, self.learned_at = state["known"], state["learned_at"]
         if progress := state.get("progress"):
             self.progress = TaskProgress(**progress)
             self.method.before_task(self.worlds[self.done])
@@ -190,12 +189,12 @@ class UnitRun:
     def _save(self) -> None:
         progress, name = self.progress, f"task-{self.done:04d}"
         state: dict[str, Any] = {"done": self.done, "rows": self.rows, "method": self.method.state()}
-        state |= {"own": [versions_state(versions) for versions in self.own], "known": self.known}
-        state |= {"learned_at": self.learned_at, "progress": vars(progress) if progress else None}
+        state |= {"own": self.own, "known": self.known, "learned_at": self.learned_at}
+        state["progress"] = vars(progress) if progress else None
         if progress:
             name += f"-{len(progress.adapted) - len(progress.left):02d}"
         with whole_folder(self.folder.unit_path(self.unit) / name, replace=True) as temporary:
-            write_training_state(temporary, state)
+            write_training_state(temporary, plain(state))
         for path in self.folder.states(self.unit)[:-_KEPT]:
             remove_folder(path)
 
@@ -227,14 +226,11 @@ class UnitRun:
         self.done, self.progress = world.position + 1, None
 
     def _take_first(self, world: TaskWorld) -> dict[str, Any]:
-        state, names = (
-            read_training_state(self.folder.first(self.unit.seed)),
-            [field.name for field in fields(Transitions)],
-        )
-        for skill, version in versions_from(state["versions"]).items():
-            kept = Transitions(*(np.array(state["rows"][skill][name]) for name in names))
+        state = whole(read_training_state(self.folder.first(self.unit.seed)))
+        for skill, version in state["versions"].items():
             numbers = world.plan.hyperparameters(world.plan.stage(skill))
-            self.method.end_stage(skill, EndedStage(skill, version, numbers, partial(_sampled, kept)))
+            rows = partial(_sampled, state["rows"][skill])
+            self.method.end_stage(skill, EndedStage(skill, version, numbers, rows))
             self._take(world, skill, version)
         self._add_curve(world, [_NOTHING, *state["curve"]])
         end = state["curve"][-1]

@@ -7,17 +7,15 @@ from contextlib import suppress
 import pandas as pd
 import pytest
 
-from soulsgraph.continual import choosing, selecting, study, unit
+from soulsgraph.continual import choosing, selecting, unit
 from soulsgraph.continual.files import COSTS, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS
-from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.selecting import Selection
 from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit, shares
 from soulsgraph.continual.unit import UnitRun, train_first
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds
 from soulsgraph.runs.progress import Interruption
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError
-from soulsgraph_envs.core.machine import Memory
+from soulsgraph_envs.core.errors import SoulsGraphError
 
 SEQUENCE = """
 name = "there and back"
@@ -269,51 +267,6 @@ def test_skills_observe_the_task_where_methods_know_it(tmp_path):
 def test_a_study_that_cannot_be_run_is_refused(tmp_path, options, name):
     with pytest.raises(SoulsGraphError, match=name):
         study_of(tmp_path, **options)
-
-
-def test_a_study_whose_reserves_do_not_fit_in_memory_is_refused_by_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "usable_processors", lambda: 16)
-    memory = Memory(4 << 30, 4 << 30)
-    monkeypatch.setattr("soulsgraph_policies.learning.hyperparameters.usable_memory", lambda: memory)
-
-    def begin(reserve, seeds=16, **options):
-        plan = {"sequence": "S20", "methods": ("kept", "replay"), "seeds": tuple(range(seeds)), **options}
-        return ContinualFolder.planned(
-            tmp_path / "study", ContinualStudy(**plan, options=MethodOptions(reserve=reserve))
-        )
-
-    begin(1_000)
-    begin(1_000_000, seeds=1)
-    begin(1_000_000, methods=("kept", "ewc"))
-    begin(1_000_000, methods=("base",))
-    with pytest.raises(DataError, match=r"replay, in 16 units.*`reserve`"):
-        begin(1_000_000)
-
-
-def test_kept_versions_that_do_not_fit_in_memory_are_counted(tmp_path, monkeypatch):
-    study_of_versions = ContinualStudy("S100", methods=("kept", "newest"), seeds=(0,))
-    most = study_of_versions.unit_bytes("kept")
-    # A version of every skill for each task.
-    assert 100 * 100_000 < most - study_of_versions.unit_bytes("newest") < 100 * 130_000
-    memory = Memory(2 * most - 2, 2 * most - 2)
-    monkeypatch.setattr("soulsgraph_policies.learning.hyperparameters.usable_memory", lambda: memory)
-    with pytest.raises(DataError, match=r"kept, in [12] units"):
-        ContinualFolder.planned(tmp_path / "study", study_of_versions)
-
-
-def test_memory_is_counted_by_what_skills_observe_of_a_sequence():
-    plain, own = (ContinualStudy(name, methods=("replay",), seeds=(0,)).unit_bytes("replay") for name in ("S20", "O20"))
-    # Ids of one's own have an indicator each, up to 974.
-    assert own > 15 * plain
-
-
-@pytest.mark.slow
-def test_a_unit_keeps_no_more_than_is_counted(begin):
-    folder, of = begin(options=MethodOptions(reserve=100)), ContinualUnit("replay", 3)
-    run = UnitRun(folder, of, Watching())
-    run.run()
-    own = sum(values.nbytes for versions in run.own for one in versions.values() for values in one.weights.values())
-    assert 0 < run.method.size_bytes + own <= folder.plan.unit_bytes("replay")
 
 
 FIGHT = 'based_on = "vordt"\nname = "mine"\nboss_hp = [889.0, {}]\n'
