@@ -47,11 +47,11 @@ def test_an_adapting_sweep_is_of_its_targets_fight(run, tmp_path):
 def test_an_adapting_sweep_goes_on_by_its_copy_where_its_source_moved(run, tmp_path):
     asked = _swept(run, "vordt")
     folder = SweepFolder.create(tmp_path / "sweep", asked)
-    folder.copy_source()
+    folder.prepare()
     run.path.rename(tmp_path / "moved")
     again: tuple[Any, ...] = (folder.path, None, {}, {}, {"run": str(run.path)})
     assert opened_sweep(*again).plan == folder.plan
-    folder.copy_source()
+    folder.prepare()
     setting = {"dodge.gamma": 0.9}
     assert folder.run(folder.run_path(setting, 200, ""), setting, 200).library.versions("dodge") == [1]
 

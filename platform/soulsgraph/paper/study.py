@@ -36,8 +36,6 @@ COLUMNS = {
 #: Parts of Table 1; the other settings are `extra` or `reference`.
 TABLE_1_PARTS, REFERENCE = ("a", "b"), "reference"
 DESCRIPTION = "reproduction.json"
-#: Digits of the digest by which a job's rows are known again.
-_DIGITS = 8
 _WORK = "soulsgraph.paper.seed_job:do_job"
 
 Part = Literal["skills", "end_to_end", "end_to_end_long", "references"]
@@ -223,7 +221,7 @@ class ReproductionFolder(StudyFolder[Study]):
     def units(self) -> tuple[Unit, ...]:
         """The scripted references, and the jobs of every seed, known again by their inputs."""
         jobs = (REFERENCES, *self.plan.jobs())
-        return tuple(Unit(job.name, _WORK, (job,), digest_of(self._inputs(job))[:_DIGITS]) for job in jobs)
+        return tuple(Unit(job.name, _WORK, (job,), digest_of(self._inputs(job))) for job in jobs)
 
     def _inputs(self, job: SeedJob) -> dict[str, Any]:
         """Return what determines a job's records: its plan, who learns, and by which hyperparameters."""

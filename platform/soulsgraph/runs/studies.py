@@ -209,6 +209,7 @@ def run_study(folder: StudyFolder[Any], console: Console, address: str | None = 
         console.print(f"folder {folder.path}", highlight=False, soft_wrap=True)
         if left:
             stack.enter_context(folder.session())
+            folder.prepare()
         for first in (True, False):
             if units := [unit for unit in folder.left if unit.first == first]:
                 (_on_ray if by_ray else in_turn)(folder, units, console)

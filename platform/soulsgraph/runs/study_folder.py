@@ -18,11 +18,13 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolderError
-from soulsgraph_envs.core.config import Where, read_file, to_table, validate
+from soulsgraph_envs.core.config import Where, digest_of, read_file, to_table, validate
 from soulsgraph_envs.core.files import slug, whole_folder, write_json
 from soulsgraph_policies.agents.projects import ProjectDigest
 
 _SESSIONS = "sessions.json"
+#: Of the folder of a unit's rows, how much of its name and how many digits of the digest are in its own name.
+_CHARACTERS, _DIGITS = 80, 8
 
 P = TypeVar("P")
 #: Rows by the name of their table.
@@ -39,7 +41,7 @@ class Unit:
     name: str
     work: str | Callable[..., Tables]
     """A function, or where it is, as module:function: what trains takes seconds to import."""
-    arguments: tuple[Any, ...]
+    arguments: tuple[Any, ...] = field(hash=False)
     inputs: str = ""
     """A digest of what determines its rows beside the plan: those of other inputs are not found again."""
     first: bool = False
@@ -48,7 +50,7 @@ class Unit:
     @property
     def folder(self) -> str:
         """The folder of its rows, below that of all rows."""
-        return slug("-".join(filter(None, (self.name, self.inputs))))
+        return f"{slug(self.name)[:_CHARACTERS]}-{digest_of([self.name, self.inputs])[:_DIGITS]}"
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,11 @@ class StudyFolder(PlannedFolder[P]):
 
     @property
     def units(self) -> Sequence[Unit]:
-        """The units, those first that take longest; those of a sweep are trials of Ray Tune."""
+        """The units, in the order of their rows; what Ray Tune searches has none."""
         return ()
+
+    def prepare(self) -> None:
+        """Write what all units go on with; raises WriteError."""
 
     def description(self) -> StudyFile[P]:
         """Return what the study's file holds when it is begun."""

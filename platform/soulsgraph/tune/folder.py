@@ -9,14 +9,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
+
 from soulsgraph.paper.study import CHOOSING
 from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Plan, Stage, check_learns, lasting_name, overrides_for, scenario_digest
-from soulsgraph.runs.run_folder import RunFolder, RunFolderError
-from soulsgraph.runs.study_folder import StudyFile, StudyFolder
+from soulsgraph.runs.run_folder import RunFolder, check_same
+from soulsgraph.runs.study_folder import StudyFile, StudyFolder, Unit
 from soulsgraph.tune.space import MOST_SETTINGS, Search, SearchSpace
 from soulsgraph.zoo import open_run
-from soulsgraph_envs.core.config import EACH_ONCE, Between, NonEmpty, check_fields, digest_of
+from soulsgraph_envs.core.config import EACH_ONCE, Between, NonEmpty, check_fields, digest_of, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import pip_install
 
@@ -24,8 +26,17 @@ Scheduler = Literal["none", "asha", "pbt"]
 Setting = Mapping[str, Any]
 #: By which trials are compared: the share of fights won, or where one skill is trained its mean return.
 WIN_RATE, RETURN = "win_rate", "return"
+#: Names in trials' configurations and rows. Tune varies what comes first in the alphabet fastest: seeds.
+OPTIONS, SEED, STEP, WINS, EPISODES, LOW, HIGH = "setting", "seed", "step", "wins", "episodes", "low", "high"
+NODE = "node"
+#: Of a member of a population: its mean return while it learns, in other fights than those that it is reported on.
+TRAINING_RETURN = "training_return"
+#: How a trial ended, as its row has it, and the table of these.
+FINISHED, STOPPED, FAILED, INTERRUPTED = "finished", "stopped early", "failed", "interrupted"
+TRIALS = "trials"
 #: Digits of a setting's digest in the names of its runs.
 _DIGITS = 8
+_WORK = "soulsgraph.tune.trial:do_trial"
 
 
 @dataclass(frozen=True)
@@ -160,10 +171,24 @@ class Sweep:
         return self._planned(self.plan)[-1].steps
 
     @property
+    def searched(self) -> bool:
+        """Whether Ray Tune chooses settings, or stops or changes trials; if not, all are known before."""
+        return self.search == "optuna" or self.scheduler != "none"
+
+    def settings(self) -> list[dict[str, Any]]:
+        """Return the settings that are known before: of the grid, or drawn by the first seed, each once."""
+        settings = [*self.space.grid()]
+        if self.search == "random":
+            domains, drawn = self.space.domains(self.search), np.random.default_rng(self.seeds[0])
+            samples = range(self.samples)
+            settings = [{name: one.sample(random_state=drawn) for name, one in domains.items()} for _ in samples]
+        return list({digest_of(setting): setting for setting in settings}.values())
+
+    @property
     def trials(self) -> int:
         """The number of trials in all."""
-        settings = sum(1 for _ in self.space.grid()) if self.search == "grid" else self.samples
-        return settings * len(self.seeds)
+        by_samples = self.searched and self.search != "grid"
+        return (self.samples if by_samples else len(self.settings())) * len(self.seeds)
 
     def plan_of(self, setting: Setting, seed: int) -> Plan:
         """Return the plan of a trial's run; raises as the sweep itself."""
@@ -192,6 +217,10 @@ def _check_optuna() -> None:
         )
 
 
+def _named(setting: Setting) -> str:
+    return ", ".join(f"{name}={value}" for name, value in setting.items())
+
+
 class SweepFolder(StudyFolder[Sweep]):
     """Paths of a sweep.
 
@@ -215,7 +244,25 @@ class SweepFolder(StudyFolder[Sweep]):
         """Refuse a plan that needs more memory than this machine may spare; raises DataError."""
         self.plan.plan.check_memory()
 
-    def run_path(self, setting: Setting, seed: int, trial: str) -> Path:
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The trials that are known before."""
+        sweep = self.plan
+        known = ((setting, seed) for setting in ([] if sweep.searched else sweep.settings()) for seed in sweep.seeds)
+        return tuple(Unit(f"{_named(setting)}, seed {seed}", _WORK, (setting, seed)) for setting, seed in known)
+
+    def row(
+        self, setting: Setting, seed: int, state: str, reported: Mapping[str, Any], error: str = "", trial: str = ""
+    ) -> dict[str, Any]:
+        """Return a trial as a row: its setting and seed, how it ended, its last figures and its run."""
+        row = {name: to_json(value) if isinstance(value, list | tuple) else value for name, value in setting.items()}
+        row |= {SEED: seed, "state": state, STEP: reported.get(STEP)}
+        names = (self.plan.metric, RETURN, *([TRAINING_RETURN] if self.plan.scheduler == "pbt" else []))
+        row |= {name: reported.get(name) for name in names}
+        row |= {name: reported.get(name) if state == FINISHED else None for name in (WINS, EPISODES, LOW, HIGH, NODE)}
+        return row | {"error": error, "run": self.run_path(setting, seed, trial).relative_to(self.path).as_posix()}
+
+    def run_path(self, setting: Setting, seed: int, trial: str = "") -> Path:
         """Return the folder of a trial's run: by its setting, or of a population, whose settings change, by its id."""
         name = trial if self.plan.scheduler == "pbt" else digest_of(dict(setting))[:_DIGITS]
         return self.path / "runs" / f"{name}-{seed}"
@@ -224,7 +271,7 @@ class SweepFolder(StudyFolder[Sweep]):
         """Open a trial's run in a folder, begun if it is not there.
 
         Raises:
-            RunFolderError: if another run is in its folder.
+            SoulsGraphError: if another run is in its folder.
         """
         plan, begun = self.plan.plan_of(setting, seed), (path / RunFolder.plan_file).exists()
         if self.plan.source is not None:
@@ -233,12 +280,10 @@ class SweepFolder(StudyFolder[Sweep]):
             return RunFolder(run.path, plan, run.fight)
         if not begun:
             return RunFolder.create(path, plan)
-        run = RunFolder.open(path)
-        if run.plan != plan:
-            raise RunFolderError(path, "the run of this trial", "one by another plan", "remove it")
+        check_same(run := RunFolder.open(path), plan)
         return run
 
-    def copy_source(self) -> None:
+    def prepare(self) -> None:
         """Copy the run that trials begin with, which may change later, into the folder; raises WriteError."""
         if self.plan.source is not None and not self.source.exists():
             self._copied(self.plan.source.folder, self.source)

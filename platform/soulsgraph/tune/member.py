@@ -11,8 +11,8 @@ from ray.tune.result import DONE
 from soulsgraph.results.tables import GrowingTable
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.train import StageSetup, trained_artifact
-from soulsgraph.tune.folder import RETURN, SweepFolder
-from soulsgraph.tune.trial import NODE, OPTIONS, SEED, STEP, TRAINING_RETURN, evaluated, this_node
+from soulsgraph.tune.folder import NODE, OPTIONS, RETURN, SEED, STEP, TRAINING_RETURN, SweepFolder
+from soulsgraph.tune.trial import evaluated, this_node
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork

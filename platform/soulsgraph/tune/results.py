@@ -18,8 +18,19 @@ from soulsgraph.pages.curves import MOST_CURVES, Curve, draw_curve, legend
 from soulsgraph.pages.report_section import ReportFolder, ReportSection
 from soulsgraph.results.tables import Printed, frame_of, read_rows, readable_table, write_rows
 from soulsgraph.runs.progress import Interruption
-from soulsgraph.tune.folder import RETURN, WIN_RATE, Setting, SweepFolder
-from soulsgraph_envs.core.config import to_json
+from soulsgraph.tune.folder import (
+    EPISODES,
+    FAILED,
+    FINISHED,
+    INTERRUPTED,
+    OPTIONS,
+    RETURN,
+    STOPPED,
+    TRIALS,
+    WIN_RATE,
+    Setting,
+    SweepFolder,
+)
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import write_text
 
@@ -28,11 +39,9 @@ if TYPE_CHECKING:
 
     from soulsgraph.results.seeds import SeedsTable
 
-#: How a trial ended, as its row has it.
-FINISHED, STOPPED, FAILED, INTERRUPTED = "finished", "stopped early", "failed", "interrupted"
 #: How Ray Tune calls a trial that ended.
 _ENDED = {"TERMINATED": FINISHED, "ERROR": FAILED}
-_RESULTS, _TRIALS, _PICTURE = "sweep", "trials", "settings"
+_RESULTS, _PICTURE = "sweep", "settings"
 #: Of a population each seed has its best member, by its fights while it learned, and the mean of all.
 _MEMBERS, _BEST, _MEAN = "members", "best", "mean"
 #: Digits of a number in a legend, and those that tell any two apart.
@@ -44,21 +53,18 @@ def rows_of(folder: SweepFolder) -> list[dict[str, Any]]:
 
     A row has the setting and seed of a trial, how it ended, and its last figures.
     """
+    if not folder.plan.searched:
+        file = folder.path / folder.tables / f"{TRIALS}.parquet"
+        return sorted(map(dict, read_rows(file) if file.exists() else []), key=itemgetter("run"))
     # Imported here: it takes seconds.
-    from soulsgraph.tune.trial import EPISODES, HIGH, LOW, NODE, OPTIONS, SEED, STEP, TRAINING_RETURN, WINS, seed_of
-    from soulsgraph.tune.tuners import trials_of
+    from soulsgraph.tune.tuners import seed_of, trials_of
 
     rows = []
     for trial in trials_of(folder):
-        reported, setting = trial.last_result or {}, trial.config[OPTIONS]
-        seed, state = seed_of(trial.config, folder.plan.seeds), _ENDED.get(trial.status, INTERRUPTED)
+        reported, state = trial.last_result or {}, _ENDED.get(trial.status, INTERRUPTED)
         state = STOPPED if state == FINISHED and EPISODES not in reported else state
-        row = {**_cells(setting), SEED: seed, "state": state, STEP: reported.get(STEP)}
-        path = folder.run_path(setting, seed, trial.trial_id)
-        names = (folder.plan.metric, RETURN, *([TRAINING_RETURN] if folder.plan.scheduler == "pbt" else []))
-        row |= {name: reported.get(name) for name in names}
-        row |= {name: reported.get(name) if state == FINISHED else None for name in (WINS, EPISODES, LOW, HIGH, NODE)}
-        rows.append({**row, "error": _error(trial), "run": path.relative_to(folder.path).as_posix()})
+        setting, seed = trial.config[OPTIONS], seed_of(trial.config, folder.plan.seeds)
+        rows.append(folder.row(setting, seed, state, reported, _error(trial), trial.trial_id))
     return sorted(rows, key=itemgetter("run"))
 
 
@@ -71,11 +77,6 @@ def _error(trial: Trial) -> str:
     except (EOFError, OSError, UnpicklingError):
         return "its error could not be written whole, as on a full disk."
     return str(getattr(error, "cause", error)).strip().rpartition("\n")[2] if error else ""
-
-
-def _cells(setting: Setting) -> dict[str, Any]:
-    """Return a setting as columns have it: a list as text."""
-    return {name: to_json(value) if isinstance(value, list | tuple) else value for name, value in setting.items()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -232,7 +233,7 @@ class SweepResults(Printed):
             WriteError: if the place cannot be written.
         """
         results = self.folder.path / "results"
-        write_rows(results / f"{_TRIALS}.parquet", self.rows)
+        write_rows(results / f"{TRIALS}.parquet", self.rows)
         if (table := self.table) is not None:
             table.save(results, _RESULTS)
             self._write_page(table)

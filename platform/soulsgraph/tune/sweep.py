@@ -169,17 +169,23 @@ def run_sweep(folder: SweepFolder, console: Console, address: str | None = None)
     folder.plan.check_learns()
     # Imported here: it takes seconds.
     with uninterrupted():
+        from soulsgraph.runs.studies import run_study
         from soulsgraph.runs.workplace import joined_session
-        from soulsgraph.tune.tuners import train_trials
         from soulsgraph_clusters.sessions.nodes import probed
 
-    with joined_session(folder, console, Place(address)):
-        console.print(f"sweep {folder.path}: {folder.plan.trials} trials", highlight=False, soft_wrap=True)
-        with probed(folder.path), _quiet_tune():
-            folder.copy_source()
+    if folder.plan.searched:
+        with joined_session(folder, console, Place(address)), probed(folder.path), _quiet_tune():
+            from soulsgraph.tune.tuners import train_trials
+
+            console.print(f"sweep {folder.path}: {folder.plan.trials} trials", highlight=False, soft_wrap=True)
+            folder.prepare()
             train_trials(folder, console.quiet)
-            results = SweepResults(folder, rows_of(folder))
-        results.save()
+            rows = rows_of(folder)
+    else:
+        run_study(folder, console, address)
+        rows = rows_of(folder)
+    results = SweepResults(folder, rows)
+    results.save()
     results.check()
     return results
 

@@ -1,9 +1,10 @@
-"""How Ray Tune runs a sweep: what it searches by, what stops or changes trials, where it keeps what it goes on from."""
+"""How Ray Tune searches: by optuna, or with what stops trials or changes them; the line of a trial that has ended."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import cloudpickle
 from ray import tune
@@ -11,16 +12,91 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining, TrialScheduler
 from ray.tune.search import SearchAlgorithm, Searcher
 from ray.tune.search.basic_variant import BasicVariantGenerator
-from ray.tune.search.repeater import Repeater
+from ray.tune.search.repeater import TRIAL_INDEX, Repeater
 
-from soulsgraph.tune.folder import Sweep, SweepFolder
+from soulsgraph.results.tables import OutputConsole
+from soulsgraph.tracking.contract import Logged, LogPoint, TrackedRun, Tracker
+from soulsgraph.tune.folder import OPTIONS, RETURN, SEED, STEP, TRAINING_RETURN, WIN_RATE, Sweep, SweepFolder
 from soulsgraph.tune.member import Member, interval
-from soulsgraph.tune.trial import OPTIONS, SEED, STEP, TRAINING_RETURN, TrialLines, trainable
-from soulsgraph_envs.core.files import remove_folder, writing
-from soulsgraph_policies.agents.projects import loaded_projects
+from soulsgraph.tune.trial import train_trial
+from soulsgraph_envs.core.files import FileLock, make_folder, remove_folder, writing
+from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects, take_over
 
 #: Of what a sweep halves: a trial goes on if it is among the best third at its rung, the first after this share.
 _REDUCTION, _GRACE = 3, 9
+_LOGGED = {WIN_RATE: "eval/win_rate", RETURN: "eval/episodic_return"}
+
+Config = Mapping[str, Any]
+
+
+class TuneTracker(Tracker):
+    """Report the figure of each checkpoint of one skill, the last, to Ray Tune, which may stop the trial by it."""
+
+    # At once, in the trial's own thread: Tune stops a trial where it reports.
+    local: ClassVar[bool] = True
+
+    def __init__(self, skill: str, metric: str, before: int = 0) -> None:
+        self._skill, self._metric, self._before = skill, metric, before
+
+    def begin(self, run: TrackedRun) -> None:
+        """There is nothing to begin."""
+
+    def log(self, at: LogPoint, values: Mapping[str, Logged]) -> None:
+        """Report a checkpoint of the skill, by the decisions of the stage."""
+        if at.group == self._skill and (name := _LOGGED[self._metric]) in values:
+            tune.report({self._metric: values[name], STEP: at.step - self._before})
+
+    def end(self, finished: bool) -> None:
+        """There is nothing to end."""
+
+
+class TrialLines(tune.Callback):
+    """Print a line for each trial that ends; Ray Tune keeps it beside its own state, so that it holds plain values."""
+
+    def __init__(self, trials: int, seeds: Sequence[int], quiet: bool) -> None:
+        self._trials, self._seeds, self._quiet, self._ended = trials, tuple(seeds), quiet, 0
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Print its setting, seed and last figure."""
+        self._show(trial.config, trial.last_result or {}, "no result")
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Print that it failed; why is in the error at the end."""
+        self._show(trial.config, {}, "failed")
+
+    def _show(self, config: Config, figures: Mapping[str, Any], without: str) -> None:
+        self._ended += 1
+        values = [f"win rate {100.0 * figures[WIN_RATE]:.1f} %"] if WIN_RATE in figures else []
+        values += [f"return {figures[RETURN]:.2f}"] if RETURN in figures else []
+        options = ", ".join(f"{name}={value}" for name, value in config[OPTIONS].items())
+        line = f"{self._ended}/{self._trials}: {options}, seed {seed_of(config, self._seeds)}: "
+        OutputConsole(quiet=self._quiet).print(line + (", ".join(values) or without), highlight=False, soft_wrap=True)
+
+
+def trainable(folder: SweepFolder, projects: tuple[LoadedProject, ...]) -> Callable[[Config], None]:
+    """Return what Ray Tune calls with the configuration of each trial, on any node, which sees the folder."""
+    folder = SweepFolder(folder.path.absolute(), folder.plan)
+
+    def trial(config: Config) -> None:
+        take_over(projects)
+        setting, seed = config[OPTIONS], seed_of(config, folder.plan.seeds)
+        path = folder.run_path(setting, seed, tune.get_context().get_trial_id())
+        make_folder(path.parent)
+        # One trial of a run at a time: a setting may be drawn twice.
+        with FileLock(path.with_suffix(".lock"), wait=True):
+            run = folder.run(path, setting, seed)
+            last = folder.plan.stages(run)[-1]
+            continued = [] if last.parent is None else run.library.lineage(last.skill, last.parent)
+            before = sum(card.training.steps for card in continued)
+            tracker = TuneTracker(last.skill, folder.plan.metric, before)
+            tune.report(train_trial(folder, run, trackers=(tracker,)))
+
+    return trial
+
+
+def seed_of(config: Config, seeds: Sequence[int]) -> int:
+    """Return a trial's training seed: its own, or where Tune repeats a setting that of the repetition."""
+    return int(config[SEED] if SEED in config else seeds[config[TRIAL_INDEX]])
 
 
 def train_trials(folder: SweepFolder, quiet: bool) -> None:
@@ -103,7 +179,6 @@ def _tune_config(asked: Sweep) -> tune.TuneConfig:
 
 def _search(asked: Sweep) -> SearchAlgorithm | Searcher:
     if asked.search != "optuna":
-        # Each setting drawn is trained on every seed.
         return BasicVariantGenerator(constant_grid_search=True, random_state=asked.seeds[0])
     # Imported here: it is an extra.
     import optuna

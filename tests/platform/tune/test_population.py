@@ -12,7 +12,8 @@ import pytest
 from fakes.waiting import PATIENCE_S
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.tune.results import FINISHED, SweepResults
+from soulsgraph.tune.folder import FINISHED
+from soulsgraph.tune.results import SweepResults
 from soulsgraph.tune.sweep import sweep
 
 SPACE = {"lock_on": {"lr": {"low": 1e-6, "high": 1e-1, "log": True}}}

@@ -14,12 +14,12 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.tracking.contract import LogPoint
-from soulsgraph.tune.folder import Sweep, SweepFolder, SweptRun
-from soulsgraph.tune.results import FAILED, FINISHED, INTERRUPTED, STOPPED, SweepResults, _error, _over_seeds
+from soulsgraph.tune.folder import FAILED, FINISHED, INTERRUPTED, STOPPED, Sweep, SweepFolder, SweptRun
+from soulsgraph.tune.results import SweepResults, _error, _over_seeds
 from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.sweep import sweep
-from soulsgraph.tune.trial import TuneTracker, evaluated
-from soulsgraph.tune.tuners import _tune_config, trials_of
+from soulsgraph.tune.trial import evaluated
+from soulsgraph.tune.tuners import TuneTracker, _tune_config, trials_of
 
 #: One skill, of which a trial takes seconds.
 TINY: dict[str, Any] = {"graph": "end-to-end", "preset": "fast", "scale": 0.01, "episodes": 4, "quiet": True}
