@@ -19,12 +19,14 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import pandas as pd
+
 from soulsgraph.paper.seed_job import train_by
 from soulsgraph.recordings.cloning import clone_fights
 from soulsgraph.recordings.files import read_header, recording_files
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.seeds import SeedValues, paired_difference
+from soulsgraph.results.seeds import difference, figures_of, mean_text
 from soulsgraph.results.tables import finite, markdown_table
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
 from soulsgraph.runs.lineage import own_stage
@@ -105,14 +107,12 @@ def rate(run: RunFolder, seeds: Seeds) -> float:
     return play(make_agent(run, Setting(HOME, HOME)), seeds).win_rate
 
 
-def rows(found: Mapping[int, Mapping[str, float]], small: str) -> dict[str, SeedValues]:
+def rows(found: Mapping[int, Mapping[str, float]], small: str) -> dict[str, pd.Series]:
     """Return every rate over seeds, and the differences that say whether clones are worth it, paired by seed."""
-    spreads = {
-        name: SeedValues({seed: one[name] for seed, one in found.items()}) for name in next(iter(found.values()))
-    }
+    spreads = {str(name): by_seed for name, by_seed in pd.DataFrame.from_dict(found, "index").items()}
     pairs = [(f"{CLONED}, {small}", f"{SCRATCH}, {small}"), (f"{CLONED}, {small}", f"{CLONED}, 0")]
     for one, other in (*pairs, (f"{CLONED}, full", f"{SCRATCH}, full")):
-        spreads[f"{one} less {other}"] = paired_difference(spreads[one], spreads[other]) or SeedValues({})
+        spreads[f"{one} less {other}"] = difference(spreads[one], spreads[other])
     return spreads
 
 
@@ -144,9 +144,9 @@ def main() -> None:
         "delay_ticks": DELAY_TICKS,
         "random": RANDOM,
     }
-    figures = {name: one.columns() | {"by_seed": one.by_seed} for name, one in spreads.items()}
+    figures = {name: figures_of(one) | {"by_seed": one.to_dict()} for name, one in spreads.items()}
     write_json(asked.out.with_suffix(".json"), describe_origin() | settings | {"percent": finite(figures)})
-    cells = [(name, one.mean_text) for name, one in spreads.items()]
+    cells = [(name, mean_text(one)) for name, one in spreads.items()]
     table = markdown_table(("decisions of each skill", "win rate in percent"), cells)
     write_text(asked.out.with_suffix(".md"), f"{table}\n")
     print(table)

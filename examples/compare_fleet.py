@@ -17,9 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.seeds import SeedValues, paired_difference
-from soulsgraph.results.tables import finite, markdown_table, with_interval
+from soulsgraph.results.seeds import difference, mean_text
+from soulsgraph.results.statistics import mean_interval
+from soulsgraph.results.tables import finite, markdown_table
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_envs.core.machine import usable_processors
@@ -82,10 +85,10 @@ class Seed:
 
 def compared(asynchronous: dict[int, float], synchronous: dict[int, float]) -> dict[str, Any]:
     """Return both means over seeds and their paired difference, each with its 95 % interval; in percent."""
-    spreads = {"fleet": SeedValues(asynchronous), "without": SeedValues(synchronous)}
-    spreads["difference"] = paired_difference(spreads["fleet"], spreads["without"]) or SeedValues({})
+    fleet, without = pd.Series(asynchronous), pd.Series(synchronous)
+    spreads = {"fleet": fleet, "without": without, "difference": difference(fleet, without)}
     return {
-        name: {"mean": one.mean, "low": one.mean_interval.low, "high": one.mean_interval.high, "by_seed": one.by_seed}
+        name: {"mean": one.mean(), **mean_interval(one).columns(), "by_seed": one.to_dict()}
         for name, one in spreads.items()
     }
 
@@ -113,10 +116,7 @@ def main() -> None:
     }
     settings = {"seeds": [*numbers], "scale": asked.scale, "speed": asked.speed, "lanes": LANES}
     write_json(asked.out.with_suffix(".json"), describe_origin() | settings | {"percent": finite(rows)})
-    cells = [
-        (row, *(with_interval(one["mean"], SeedValues(one["by_seed"]).mean_interval) for one in figures.values()))
-        for row, figures in rows.items()
-    ]
+    cells = [(row, *(mean_text(pd.Series(one["by_seed"])) for one in each.values())) for row, each in rows.items()]
     table = markdown_table(("win rate in percent", "dodge by a fleet", "without", "difference"), cells)
     write_text(asked.out.with_suffix(".md"), f"{table}\n")
     print(table)

@@ -19,8 +19,11 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import pandas as pd
+
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.seeds import SeedValues, paired_difference
+from soulsgraph.results.seeds import difference, mean_text
+from soulsgraph.results.statistics import mean_interval
 from soulsgraph.results.tables import finite, markdown_table
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, trained_artifact
@@ -118,10 +121,9 @@ def measure(folder: Path, options: list[str], ticks: int) -> dict[str, Any]:
     return measured
 
 
-def described(spread: SeedValues) -> dict[str, Any]:
+def described(spread: pd.Series) -> dict[str, Any]:
     """Return the mean over seeds with its 95 % interval, and every seed."""
-    low, high = spread.mean_interval
-    return {"mean": spread.mean, "low": low, "high": high, "by_seed": spread.by_seed}
+    return {"mean": spread.mean(), **mean_interval(spread).columns(), "by_seed": spread.to_dict()}
 
 
 def main() -> None:
@@ -140,13 +142,13 @@ def main() -> None:
         options = ["--preset", "best", "--seed", str(number), "--scale", str(asked.scale)]
         for delay, by_seed in found.items():
             by_seed[number] = measure(asked.work / str(number), options, delay)
-    rates = {delay: SeedValues({n: one["percent"] for n, one in by_seed.items()}) for delay, by_seed in found.items()}
+    rates = {delay: pd.Series({n: one["percent"] for n, one in by_seed.items()}) for delay, by_seed in found.items()}
     results, cells = [], []
     for delay, rate in rates.items():
-        beside = paired_difference(rate, rates[0]) or SeedValues({})
+        beside = difference(rate, rates[0])
         ages = {skill: mean(one["age"][skill] for one in found[delay].values()) for skill in DELAYED}
         results.append({"delay": delay, "age": ages, "percent": described(rate), "difference": described(beside)})
-        shown = (one.mean_text for one in (rate, beside))
+        shown = (mean_text(one) for one in (rate, beside))
         cells.append((str(delay), *(f"{age:.1f}" for age in ages.values()), *shown))
     settings = {"row": ROW, "preset": "best", "seeds": [*numbers], "scale": asked.scale}
     write_json(asked.out.with_suffix(".json"), origin | settings | {"results": finite(results)})

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
-from soulsgraph.results.tables import Listing, markdown_table
+from soulsgraph.results.tables import Table, markdown_table
 from soulsgraph_envs import id_of
 from soulsgraph_envs.compat.eldengym import world as eldengym
 from soulsgraph_envs.compat.eldengym.env import EldenGymEnv, ScoreDeltaReward
@@ -111,7 +111,7 @@ _OBSERVED: Mapping[str, str] = {
 }
 
 
-def environment_tables() -> Iterator[Listing]:
+def environment_tables() -> Iterator[Table]:
     """Yield the tables of every environment of a shipped skill, then of a skill by its name and of a sequence."""
     scenario = load_scenario(_SCENARIO)
     for name in (*SKILL_NAMES, END_TO_END):
@@ -133,7 +133,7 @@ def environment_pages() -> dict[str, str]:
     return {_file(short): _page([*tables]) for short, tables in groupby(environment_tables(), _short_of)}
 
 
-def _short_of(table: Listing) -> str:
+def _short_of(table: Table) -> str:
     """Return the environment's id without what stands before its name."""
     return _short(table.title.partition(": ")[0])
 
@@ -142,18 +142,18 @@ def _file(short: str) -> str:
     return short.removesuffix("-v0").lower()
 
 
-def _page(tables: list[Listing]) -> str:
+def _page(tables: list[Table]) -> str:
     short, first = _short_of(tables[0]), tables[0]
-    parts = [f"# {first.title}", first.about, f"![{short}, a fight in it]({_file(short)}.gif)"]
+    parts = [f"# {first.title}", first.note, f"![{short}, a fight in it]({_file(short)}.gif)"]
     for table in tables:
-        heading = [f"## {table.title.partition(': ')[2].capitalize()}", table.about] if table is not first else []
+        heading = [f"## {table.title.partition(': ')[2].capitalize()}", table.note] if table is not first else []
         parts += [*heading, markdown_table(table.headings, table.rows, numbers=False)]
     return "\n\n".join(part for part in (*parts, _BESIDE) if part) + "\n"
 
 
-def _own_tables(id: str, made: Any, about: str) -> Iterator[Listing]:
+def _own_tables(id: str, made: Any, about: str) -> Iterator[Table]:
     rows = (("actions, observations, reward", "those of the agent, on the page of its id"), ("versions", _VERSIONS))
-    yield Listing(id, ("what", "here"), rows, about)
+    yield Table(id, ("what", "here"), rows, about)
     yield _arguments(f"{_short(id)}: arguments", made)
 
 
@@ -161,16 +161,16 @@ def _short(id: str) -> str:
     return id.rpartition("/")[2]
 
 
-def _skill_tables(skill: Skill, scenario: Scenario) -> Iterator[Listing]:
+def _skill_tables(skill: Skill, scenario: Scenario) -> Iterator[Table]:
     id = id_of(skill.name)
     short = _short(id)
-    yield Listing(id, ("what", "here"), (*_facts(skill, scenario),), _ABOUT[skill.name])
-    yield Listing(f"{short}: actions", ("number", "name", "holds", "presses", "ticks"), _actions(skill))
+    yield Table(id, ("what", "here"), (*_facts(skill, scenario),), _ABOUT[skill.name])
+    yield Table(f"{short}: actions", ("number", "name", "holds", "presses", "ticks"), _actions(skill))
     headings = ("index", "name", "unit", "minimum", "maximum")
     about = f"float32, ({skill.observation.size},); the bounds are those of `{scenario.name}`."
-    yield Listing(f"{short}: observations", headings, _observations(skill, scenario), about)
+    yield Table(f"{short}: observations", headings, _observations(skill, scenario), about)
     about = "The sum of weight x value, between the States at the start and the end of a decision."
-    yield Listing(f"{short}: reward", ("term", "weight", "value"), _terms(skill), about)
+    yield Table(f"{short}: reward", ("term", "weight", "value"), _terms(skill), about)
     yield _arguments(f"{short}: arguments", SkillEnv, ("skill",))
 
 
@@ -221,16 +221,16 @@ def _terms(skill: Skill) -> Rows:
     return tuple((term.name, f"{term.weight:g}", term.formula) for term in skill.reward.terms)
 
 
-def _arguments(title: str, made: Any, leaving_out: tuple[str, ...] = ()) -> Listing:
+def _arguments(title: str, made: Any, leaving_out: tuple[str, ...] = ()) -> Table:
     rows = tuple((name, f"`{default!r}`", ARGUMENTS[name]) for name, default in _parameters(made, leaving_out).items())
-    return Listing(title, ("argument", "default", "what"), rows)
+    return Table(title, ("argument", "default", "what"), rows)
 
 
 def _parameters(made: Any, leaving_out: tuple[str, ...] = ("options",)) -> dict[str, Any]:
     return {one.name: one.default for one in signature(made).parameters.values() if one.name not in leaving_out}
 
 
-def _soulsgym_tables(id: str, about: str) -> Iterator[Listing]:
+def _soulsgym_tables(id: str, about: str) -> Iterator[Table]:
     """Yield the tables of one of SoulsGym's environments, as it is made for the simulator."""
     made = gymnasium.make(id).unwrapped
     assert isinstance(made, soulsgym.SoulsEnv)
@@ -243,11 +243,11 @@ def _soulsgym_tables(id: str, about: str) -> Iterator[Listing]:
         ("info", f"`action_mask` ({len(STATIC.actions)},) and `allowed_actions`: what can be begun{also}"),
         ("versions", _VERSIONS),
     )
-    yield Listing(id, ("what", "here"), facts, about)
+    yield Table(id, ("what", "here"), facts, about)
     actions = tuple((str(number), keys) for number, keys in enumerate(STATIC.actions))
-    yield Listing(f"{short}: actions", ("number", "keys"), actions)
+    yield Table(f"{short}: actions", ("number", "keys"), actions)
     yield _observed(short, made.observation_space)
-    yield Listing(f"{short}: reward", ("term", "value"), _soulsgym_reward(made.ENV_ID))
+    yield Table(f"{short}: reward", ("term", "value"), _soulsgym_reward(made.ENV_ID))
     options = {"driver": SIMULATOR, "games": None, "world": None, "render_mode": None}
     yield _other_arguments(short, _parameters(type(made)) | options)
     made.close()
@@ -265,7 +265,7 @@ def _soulsgym_reward(boss: str) -> Rows:
     return tuple(rows)
 
 
-def _eldengym_tables() -> Iterator[Listing]:
+def _eldengym_tables() -> Iterator[Table]:
     """Yield the tables of EldenGym's environment, as it is made for the simulator."""
     id = "soulsgraph/EldenGym-v0"
     with warnings.catch_warnings():
@@ -281,27 +281,27 @@ def _eldengym_tables() -> Iterator[Listing]:
         ("versions", _VERSIONS),
     )
     about = "EldenGym's environment: a boss of Elden Ring by its screen, memory and keys; here a simulated Margit."
-    yield Listing(id, ("what", "here"), facts, about)
+    yield Table(id, ("what", "here"), facts, about)
     taps = enumerate(eldengym.load_keys().discrete.items())
     rows = tuple((str(number), name, " ".join(tap.keys), str(tap.hold_ms)) for number, (name, tap) in taps)
-    yield Listing(f"{short}: actions", ("number", "name", "keys", "held, ms"), rows)
+    yield Table(f"{short}: actions", ("number", "name", "keys", "held, ms"), rows)
     yield _observed(short, made.observation_space)
     terms = (
         ("player_hp", "change of the player's HP, in points"),
         ("end", f"{default.win_bonus:g} for a victory, {default.loss_penalty:g} for a death"),
     )
     about = "By default; `reward_function` takes another one."
-    yield Listing(f"{short}: reward", ("term", "value"), terms, about)
+    yield Table(f"{short}: reward", ("term", "value"), terms, about)
     yield _other_arguments(short, _parameters(EldenGymEnv))
     made.close()
 
 
-def _observed(short: str, space: gymnasium.Space[Any]) -> Listing:
+def _observed(short: str, space: gymnasium.Space[Any]) -> Table:
     spaces = space.spaces if isinstance(space, Dict) else {"frame": space}
     rows = tuple((name, *_limits(one), _meaning(name)) for name, one in spaces.items())
     about = "A dictionary." if isinstance(space, Dict) else "The picture alone."
     headings = ("name", "type", "minimum", "maximum", "what")
-    return Listing(f"{short}: observations", headings, rows, about)
+    return Table(f"{short}: observations", headings, rows, about)
 
 
 def _limits(space: gymnasium.Space[Any]) -> tuple[str, str, str]:
@@ -321,6 +321,6 @@ def _meaning(name: str) -> str:
     return next(what for end, what in sorted(_OBSERVED.items(), key=lambda one: -len(one[0])) if name.endswith(end))
 
 
-def _other_arguments(short: str, parameters: Mapping[str, Any]) -> Listing:
+def _other_arguments(short: str, parameters: Mapping[str, Any]) -> Table:
     rows = tuple((name, f"`{default!r}`", OTHER_ARGUMENTS[name]) for name, default in parameters.items())
-    return Listing(f"{short}: arguments", ("argument", "default", "what"), rows)
+    return Table(f"{short}: arguments", ("argument", "default", "what"), rows)

@@ -8,7 +8,7 @@ from enum import EnumType
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from soulsgraph.results.tables import Listing
+from soulsgraph.results.tables import Table
 from soulsgraph_clusters.fleet.protocol.settings import FleetSettings
 from soulsgraph_envs.continual.families import BossFamily
 from soulsgraph_envs.continual.sequences import ContinualSequence
@@ -44,12 +44,12 @@ _HEADINGS = ("key", "value", "default")
 _LEFT_OUT = {(Scenario, "boss_hp_full")}
 
 
-def toml_fields() -> list[Listing]:
+def toml_fields() -> list[Table]:
     """List every key of every kind of TOML file, a table for each table of it."""
     return [table for kind, cls in KINDS.items() for table in _fields(kind, cls)]
 
 
-def _fields(kind: str, cls: Any) -> list[Listing]:
+def _fields(kind: str, cls: Any) -> list[Table]:
     """Return the table of a dataclass, and those of the dataclasses in it; one that occurs often has one table."""
     places: dict[Any, list[str]] = {}
     _place(cls, "", places)
@@ -57,7 +57,7 @@ def _fields(kind: str, cls: Any) -> list[Listing]:
     for part, paths in places.items():
         about = " ".join((part.__doc__ or "").partition("\n\n    Raises:")[0].split())
         named = _together([path for path in paths if path])
-        tables.append(Listing(f"{kind} [{named}]" if named else kind, _HEADINGS, tuple(_rows(part)), about))
+        tables.append(Table(f"{kind} [{named}]" if named else kind, _HEADINGS, tuple(_rows(part)), about))
     return tables
 
 

@@ -23,7 +23,7 @@ from environment_pages import environment_pages
 from soulsgraph.project import listing
 from soulsgraph.recordings.format import FIGHT_COLUMNS
 from soulsgraph.results.statistics import Interval, mean_interval
-from soulsgraph.results.tables import as_markdown, with_interval
+from soulsgraph.results.tables import with_interval
 from soulsgraph.tracking.metrics import METRICS
 from soulsgraph.zoo import AGENTS, agent_names
 from soulsgraph.zoo.card import agents_table, read_card
@@ -448,16 +448,16 @@ def updates_on_fresh_seeds(_: Rows) -> Rows:
 
 
 def updates_of_our_own(rows: Rows) -> Rows:
-    found, seeds = {}, {}
+    found: dict[tuple[str, str], Any] = {}
     # The later report has more seeds of one preset.
     for folder in ("seeds-720-739", "seeds-720-759"):
-        report = (RESULTS / folder / "report.md").read_text(encoding="utf-8")
-        for line in re.findall(r"^\|.*agree \|$", report, re.M):
-            row = [cell.strip() for cell in line.strip("|").split("|")]
-            found[row[0], row[1]] = row[4]
-            seeds[row[1]] = " and ".join(cell.rpartition(", ")[2] for cell in row[2:4])
-    presets = [title for title, *_ in rows]
-    return [[one, *(found[row, one.strip("`")] for row in _ABLATED), seeds[one.strip("`")]] for one in presets]
+        found |= {(row.reproduction, row.label): row for row in _frame(folder, "agreement").itertuples()}
+    made = []
+    for title, *_ in rows:
+        own = [found[title.strip("`"), label] for label in _ABLATED]
+        apart = [f"{row.difference:+.1f} ({row.difference_low:+.1f} to {row.difference_high:+.1f})" for row in own]
+        made.append([title, *apart, f"{own[0].seeds} and {own[0].earlier_seeds}"])
+    return made
 
 
 # Findings: transfer and continual learning
@@ -712,7 +712,8 @@ def main() -> None:
     pages = {page: rewritten(page.read_text(encoding="utf-8")) for page in (ROOT / "README.md", *docs.glob("*.md"))}
     pages |= {docs / "environments" / f"{name}.md": text for name, text in environment_pages().items()}
     above, first, _ = pages[docs / "toml_fields.md"].partition("## ")
-    pages[docs / "toml_fields.md"] = above + first + as_markdown(toml_fields()).removeprefix("## ")
+    fields = "\n\n".join(table.to_markdown(numbers=False) for table in toml_fields())
+    pages[docs / "toml_fields.md"] = above + first + fields.removeprefix("## ") + "\n"
     for page, text in sorted(pages.items()):
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             write_text(page, text)

@@ -20,7 +20,7 @@ from soulsgraph.runs import train
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo import open_agent
-from soulsgraph_clusters.fleet.actor.spool import Spool, machine_id
+from soulsgraph_clusters.fleet.actor.spool import Spool
 from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.core.files import settle, whole_file, whole_folder
 from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
@@ -444,13 +444,3 @@ def test_a_store_has_what_was_said_to_be_written_whatever_the_disk_forgot(tmp_pa
         recorded.take(line)
     assert recorded.cuts > 100
     assert len(recorded.lines) > 7
-
-
-def test_a_pc_keeps_its_id_once_it_has_shown_it(root, monkeypatch):
-    shown = ""
-
-    def check(left):
-        assert not shown or machine_id(left / "pc") == shown
-
-    with watched(monkeypatch, root, check):
-        shown = machine_id(root / "pc")

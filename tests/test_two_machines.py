@@ -90,7 +90,7 @@ def test_two_machines_train_by_what_the_page_says(tmp_path):
                 pc.run(block, connected=False)
             else:
                 printed += machine.run(block)
-        assert re.search(r"attic +1 +simulator x 8 .* can play", printed)
+        assert re.search(r"attic/1 +simulator x 8 .* can play", printed)
         assert "camera: attic/1 joined, playing by simulator" in printed
         assert re.search(r"^camera v1: 400 steps", printed, re.M)
         assert re.search(r"^heal_attack v1: ", printed, re.M)
@@ -111,5 +111,5 @@ def _await_line(program, words):
 def _carry(head, pc):
     """Do what the page says between the steps: the token is moved, three files are copied."""
     shutil.move(head.folder / "attic.token", pc.folder / "attic.token")
-    for file in (head.folder / "ca.pem", ROOT / "constraints.txt", *ROOT.glob("dist/soulsgraph-*.whl")):
+    for file in (head.folder / "head.pem", ROOT / "constraints.txt", *ROOT.glob("dist/soulsgraph-*.whl")):
         shutil.copy(file, pc.folder)

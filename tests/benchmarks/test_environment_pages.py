@@ -25,7 +25,7 @@ def test_every_argument_is_explained():
 @pytest.mark.parametrize("skill", ["dodge", END_TO_END])
 def test_the_tables_of_an_id_are_its_environments(tables, skill):
     env, short = SkillEnv(skill), id_of(skill).partition("/")[2]
-    assert tables[id_of(skill)].about
+    assert tables[id_of(skill)].note
     observed = tables[f"{short}: observations"].rows
     assert [row[1] for row in observed] == [*env.rollout.skill.observation.names]
     for column, bounds in ((3, env.observation_space.low), (4, env.observation_space.high)):

@@ -82,9 +82,7 @@ class Arena:
     def finished(self):
         """Return what games had finished when they were last heard, and that moment in seconds since 1970."""
         status = self.fleet.status()
-        return {
-            game.name: (game.finished - game.earlier_finished, status.written - game.silent_s) for game in status.games
-        }
+        return {game.name: (game.boot_finished, status.written - game.silent_s) for game in status.games}
 
     def note_kill(self, pc):
         """Note what a PC's games had finished, right before they are killed."""

@@ -80,7 +80,7 @@ def played_for(fleet: Fleet, lanes: Sequence[int], speed: float = 50.0, pc: str 
 class GatewayHere:
     """A gateway on the loopback, in this process, and games that play for it, stage after stage; nothing learns.
 
-    `host` is an address of the loopback. Its CA is `ca.pem` of the folder where the settings name a certificate.
+    `host` is an address of the loopback. Where the settings name a certificate it is in the folder.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ class FleetInFolder:
         self.games = games or {"attic": GAMES}
         self.port = free_port()
         self.file = folder / "fleet.toml"
-        tables = "".join(f"[pcs.{pc}]\n" for pc in self.games)
+        tables = f"pcs = {[*self.games]}\n"
         self.file.write_text(f'listen = "127.0.0.1:{self.port}"\n{settings}{tables}', encoding="utf-8")
         for pc, text in self.games.items():
             self.write_games(pc, text)

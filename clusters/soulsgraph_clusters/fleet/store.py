@@ -33,7 +33,7 @@ JOURNALED = "journaled"
 FULL, DISK_FULL = "spool full", "disk full"
 #: What the end of a stage or a pause leaves of a chunk that was begun.
 UNFINISHED = "unfinished"
-_FORMAT = 1
+_FORMAT = 2
 #: Of several processes that open it at once one has it after so long, and the others are refused.
 _OTHERS_S = 0.5
 #: Chunks that are forgotten together, and how long others may then write.
@@ -44,11 +44,13 @@ _CHUNKS = (
     "verdict TEXT, decisions INTEGER, first_lane INTEGER, UNIQUE (pc, game, boot, number))",
     "CREATE TABLE contents (position INTEGER PRIMARY KEY REFERENCES chunks ON DELETE CASCADE, content BLOB)",
 )
-#: Of a journal: the stage, the lanes of its games in the order in which they joined, and sums of decisions.
+#: Of a journal: the stage, the lanes of its games in the order in which they joined, sums of decisions, and what each
+#: process of a game counts.
 _STAGE = (
     "CREATE TABLE stage (name TEXT, attempt TEXT, first INTEGER)",
     "CREATE TABLE lanes (pc TEXT, game TEXT, count INTEGER, first INTEGER, UNIQUE (pc, game, count))",
     "CREATE TABLE sums (pc TEXT, verdict TEXT, decisions INTEGER, UNIQUE (pc, verdict))",
+    "CREATE TABLE counts (name TEXT, boot TEXT, what TEXT, decisions INTEGER, UNIQUE (name, boot, what))",
 )
 #: Of a spool chunks leave at the front, so that the last one's position still is the highest.
 _INSERT = "INSERT OR IGNORE INTO chunks SELECT COALESCE(MAX(position) + 1, 0), ?, ?, ?, ?, ?, ?, ? FROM chunks"
@@ -57,6 +59,7 @@ _SELECT = (
     "(position)"
 )
 _ADD = "INSERT INTO sums VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET decisions = decisions + excluded.decisions"
+_COUNT = "INSERT INTO counts VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET decisions = excluded.decisions"
 _KEY = "(pc, game, boot, number) = (?, ?, ?, ?)"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _UNWRITABLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
@@ -266,6 +269,25 @@ class Journal(Store):
         with self._access, self._errors():
             rows = self._run("SELECT pc || '/' || verdict, decisions FROM sums")
             return Counter(dict(rows.fetchall()))
+
+    def count(self, rows: Iterable[tuple[str, str, str, int]]) -> None:
+        """Note what games' processes count by now, in decisions: the game's name, its boot, what, and how many.
+
+        Raises:
+            WriteError: if it cannot be written.
+        """
+        with self.transaction(synced=False):
+            self._database.executemany(_COUNT, rows)
+
+    @property
+    def counted(self) -> dict[str, Counter[str]]:
+        """What all processes of each game counted, by the game's name."""
+        found: dict[str, Counter[str]] = {}
+        with self._access, self._errors():
+            query = "SELECT name, what, SUM(decisions) FROM counts GROUP BY name, what"
+            for name, what, decisions in self._run(query):
+                found.setdefault(name, Counter())[what] = decisions
+        return found
 
     def __contains__(self, key: tuple[str, str, str, int]) -> bool:
         """Return whether a chunk is there, or was before its content was forgotten, by PC, game, boot and number."""

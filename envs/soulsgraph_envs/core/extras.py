@@ -13,7 +13,7 @@ DISTRIBUTION = "soulsgraph"
 PROJECTS = "soulsgraph.projects"
 #: The modules of each extra without which whole commands do nothing; other extras are asked for where they are used.
 EXTRAS: Mapping[str, tuple[str, ...]] = {
-    "data": ("pyarrow",),
+    "data": ("pyarrow", "jinja2"),
     "train": (
         *("ray", "torch", "pyarrow", "scipy", "pandas", "matplotlib"),
         *("jinja2", "tensorboard", "prometheus_client"),

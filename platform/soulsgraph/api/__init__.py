@@ -781,7 +781,7 @@ def _uncollected() -> Iterator[None]:
 
 def _track_table(run: RunFolder, table: WinRateTable, board: Board) -> None:
     """Let trackers have a run's table, and what it was trained with: of its plan, and of its last skill's learner."""
-    rows, markdown, plan = [row.to_dict() for row in table.rows], table.to_markdown(), run.plan
+    rows, markdown, plan = [row.to_dict() for row in table.rows], table.table.to_markdown(), run.plan
     board.call(lambda tracker: tracker.table("win rates", rows, markdown))
     final = {f"{FINAL_WIN_RATE}{slug(row.setting)}": row.rate for row in table.rows}
     names = (*_SHOWN, "scale", "lanes", "env_runners")

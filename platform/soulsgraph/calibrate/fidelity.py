@@ -33,13 +33,11 @@ from soulsgraph.recordings.files import RecordingError, read_recording, recordin
 from soulsgraph.recordings.format import Ground, Header
 from soulsgraph.recordings.recording import Fighter
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import number
+from soulsgraph.results.tables import Table, number
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 
-#: Headings and rows.
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 #: Steps of the work on one scenario.
 STEPS = 18
 
@@ -245,16 +243,17 @@ def _predicted(group: Group, fighter: Fighter | str, episodes: int, seed: int) -
     )
 
 
-def fidelity_tables(fidelity: Fidelity) -> list[tuple[str, Table]]:
-    """Return what a terminal shows, each table with its title."""
+def fidelity_tables(fidelity: Fidelity) -> list[Table]:
+    """Return what a terminal shows."""
     scenarios = fidelity.scenarios
-    return [
-        ("Errors within a move: 90th percentile", error_table(scenarios, WITHIN, _BRIEF)),
-        ("Errors between moves: 90th percentile", error_table(scenarios, BETWEEN, _BRIEF)),
-        ("Struck within a move", struck_table(scenarios)),
-        ("How far distributions lie apart", behaviour_table(scenarios)),
-        ("Win rates", win_table(scenarios)),
-    ]
+    tables = {
+        "Errors within a move: 90th percentile": error_table(scenarios, WITHIN, _BRIEF),
+        "Errors between moves: 90th percentile": error_table(scenarios, BETWEEN, _BRIEF),
+        "Struck within a move": struck_table(scenarios),
+        "How far distributions lie apart": behaviour_table(scenarios),
+        "Win rates": win_table(scenarios),
+    }
+    return [replace(table, title=title) for title, table in tables.items()]
 
 
 #: What of an error is shown: all, or in a terminal the one.
@@ -269,7 +268,7 @@ def error_table(scenarios: Sequence[ScenarioFidelity], situation: str, shown: Se
         for name in (*MEASURES, *SHARES)
         for one in scenarios
     ]
-    return headings, rows
+    return Table("", headings, rows)
 
 
 def _title(name: str) -> str:
@@ -314,7 +313,7 @@ def struck_table(scenarios: Sequence[ScenarioFidelity]) -> Table:
             counts = [str(len(span)), str(int(span.struck.sum())), str(int(span.struck_simulated.sum()))]
             both = _with_floor(_percent(span.struck_in_both), _percent(floor.struck_in_both))
             rows.append([one.scenario, f"{horizon_s:g} s", *counts, both])
-    return ("scenario", "within", "rows", "struck, recorded", "simulated", "in both"), rows
+    return Table("", ("scenario", "within", "rows", "struck, recorded", "simulated", "in both"), rows)
 
 
 def behaviour_table(scenarios: Sequence[ScenarioFidelity]) -> Table:
@@ -327,7 +326,7 @@ def behaviour_table(scenarios: Sequence[ScenarioFidelity]) -> Table:
             for name, distance in DISTANCES.items()
         ]
         rows.append([one.scenario, *cells])
-    return ("scenario", *map(_with_unit, DISTANCES.values())), rows
+    return Table("", ("scenario", *map(_with_unit, DISTANCES.values())), rows)
 
 
 def move_table(comparison: FightComparison) -> Table:
@@ -338,7 +337,7 @@ def move_table(comparison: FightComparison) -> Table:
         damage = [_number(row[name], 0) for name in ("damage_hp", "damage_hp_simulated")]
         rows.append([str(row["move"]), str(row["begun"]), *shares, *damage])
     pairs = [f"{what}, {where}" for what in ("share", "struck", "damage") for where in ("recorded", "simulated")]
-    return ("move", "begun", *pairs), rows
+    return Table("", ("move", "begun", *pairs), rows)
 
 
 def win_table(scenarios: Sequence[ScenarioFidelity]) -> Table:
@@ -348,4 +347,4 @@ def win_table(scenarios: Sequence[ScenarioFidelity]) -> Table:
         for win in one.wins:
             predicted = win.note if win.predicted is None else "  ".join(win.predicted.cells[1:4])
             rows.append([one.scenario, win.player, "  ".join(win.recorded.cells[1:4]), predicted])
-    return ("scenario", "player", "recorded", "predicted"), rows
+    return Table("", ("scenario", "player", "recorded", "predicted"), rows)

@@ -21,15 +21,11 @@ from soulsgraph.calibrate.fidelity import (
     struck_table,
     win_table,
 )
-from soulsgraph.pages import page, tag
-from soulsgraph.pages.report_section import ReportFolder, ReportSection
-from soulsgraph.results.figures import BLUE, LIGHT, PALETTE, VERMILION, literal, png_of, styled
+from soulsgraph.pages.report import Report, Section
+from soulsgraph.results.figures import BLUE, LIGHT, PALETTE, VERMILION, literal, styled
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.tables import finite
 from soulsgraph_envs.combat.rollout import Doubles
-from soulsgraph_envs.core.files import write_text
 
-REPORT, PAGE = "report.md", "page.html"
 #: Moves that a figure tells apart; the others are drawn as one.
 _MOST_MOVES = len(PALETTE)
 _OTHERS = "others"
@@ -38,28 +34,16 @@ _PANELS = 3
 
 
 def write_fidelity(folder: Path, fidelity: Fidelity) -> Path:
-    """Write the report into a folder and return its Markdown file; beside it lie the page, the JSON and the figures.
-
-    Raises:
-        WriteError: if the place cannot be written.
-    """
-    title = "How wrong the simulator is"
-    parts = [part for part in _sections(fidelity) if not part.empty]
-    images = {name: png_of(figure) for part in parts for name, figure in part.drawn.items()}
-    report = ReportFolder(folder)
-    for name, content in images.items():
-        report.add_picture(name, content)
-    report.end(finite(describe_origin() | fidelity.to_dict()))
-    write_text(folder / PAGE, page(title, tag("h1", title), *(part.to_html(images) for part in parts)))
-    write_text(folder / REPORT, "\n\n".join([f"# {title}", *(part.to_markdown() for part in parts)]) + "\n")
-    return folder / REPORT
+    """Write the report into a folder and return its Markdown file; raises WriteError."""
+    report = Report("How wrong the simulator is", [*_sections(fidelity)])
+    return report.write(folder, describe_origin() | fidelity.to_dict(), {})
 
 
-def _sections(fidelity: Fidelity) -> Iterator[ReportSection]:
+def _sections(fidelity: Fidelity) -> Iterator[Section]:
     """Yield the parts of the report in order."""
     scenarios = fidelity.scenarios
     floors = [f"{one.scenario}: {one.floor_fights} simulated fights of {one.floor_players}" for one in scenarios]
-    yield ReportSection(
+    yield Section(
         "What was compared",
         (
             f"{fidelity.recorded}.",
@@ -70,20 +54,20 @@ def _sections(fidelity: Fidelity) -> Iterator[ReportSection]:
             "ones.",
         ),
     )
-    drawn = {"errors": draw_errors(scenarios)}
-    yield ReportSection("Errors within a move", (_CELL,), (error_table(scenarios, WITHIN),), drawn)
-    yield ReportSection("Errors between moves", (_CELL,), (error_table(scenarios, BETWEEN),))
-    yield ReportSection("Blows", (_STRUCK,), (struck_table(scenarios),))
-    yield ReportSection("Distributions", (_APART,), (behaviour_table(scenarios),))
+    drawn = {"errors.png": draw_errors(scenarios)}
+    yield Section("Errors within a move", (_CELL,), (error_table(scenarios, WITHIN),), drawn)
+    yield Section("Errors between moves", (_CELL,), (error_table(scenarios, BETWEEN),))
+    yield Section("Blows", (_STRUCK,), (struck_table(scenarios),))
+    yield Section("Distributions", (_APART,), (behaviour_table(scenarios),))
     for place, one in enumerate(scenarios):
         pictures = {
-            f"moves-{place}": draw_moves(one.measured),
-            f"distributions-{place}": draw_distributions(one.measured),
+            f"moves-{place}.png": draw_moves(one.measured),
+            f"distributions-{place}.png": draw_distributions(one.measured),
         }
-        yield ReportSection(f"Moves in {one.scenario}", (_MOVES,), (move_table(one.measured),), pictures)
-    yield ReportSection("Win rates", (_WINS,), (win_table(scenarios),))
+        yield Section(f"Moves in {one.scenario}", (_MOVES,), (move_table(one.measured),), pictures)
+    yield Section("Win rates", (_WINS,), (win_table(scenarios),))
     origin = describe_origin()
-    yield ReportSection("How this was made", (f"Commit {origin['commit'] or 'unknown'}.",))
+    yield Section("How this was made", (f"Commit {origin['commit'] or 'unknown'}.",))
 
 
 _CELL = "The median, the 90th percentile and the mean of the error, or the share of rows; the floor in brackets."

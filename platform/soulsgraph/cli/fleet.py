@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,14 +14,15 @@ from rich.live import Live
 from rich.text import Text
 
 from soulsgraph.cli.output import command_line, screen
-from soulsgraph.results.tables import TextTable
+from soulsgraph.results.tables import Table
 from soulsgraph.runs.lineage import cards_by_stage, cards_of, key_of_cards, stage_of
 from soulsgraph.runs.progress import draws, interruptible, silence_advice, stage_progress
 from soulsgraph.zoo import open_run
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus, read_status
 from soulsgraph_clusters.fleet.protocol import security, settings
+from soulsgraph_clusters.fleet.protocol.messages import plain
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, load_fleet
-from soulsgraph_clusters.fleet.protocol.task import project_digests
+from soulsgraph_clusters.fleet.protocol.task import project_digests, project_problem, projects_of_hello
 from soulsgraph_clusters.fleet.store import UNFINISHED
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from soulsgraph_policies.agents.library import SkillCard
 
 _FLEET = Path("fleet.toml")
-_SHOW_EVERY_S = 1.0
+_SHOW_EVERY_S, _LOOK_EVERY_S = 1.0, 0.2
+#: Of what a game says of itself.
+_MOST_LETTERS = 200
 #: A status that is older is that of a head that trains no more.
 _OLD_S = 5.0
 #: Phases of resets that the page names.
@@ -83,26 +86,19 @@ def _issue(tokens: security.Tokens, pc: str, file: Path) -> Path:
 
 
 def certificates(hosts: tuple[str, ...], /, *, fleet: Path = _FLEET) -> None:
-    """Make the head's certificate and key beside the fleet's file, and a small CA for them if there is none.
+    """Make the head's certificate and its key beside the fleet's file; every PC needs a copy of the certificate.
 
     Args:
         hosts: Names and addresses by which PCs reach the head, such as head.lan 192.168.1.5.
         fleet: The fleet's file, which need not exist yet.
     """
-    made = security.make_certificates(fleet.parent, hosts)
+    ends = security.make_certificate(fleet.parent, hosts)
+    certificate, key = fleet.parent / security.CERTIFICATE, fleet.parent / security.KEY
     screen.show(
-        {
-            "certificate": str(made.certificate),
-            "key": str(made.key),
-            "ca": str(made.ca),
-            "new_ca": made.new_ca,
-            "ends": made.ends.isoformat(),
-        },
-        f"the head's certificate is valid until {made.ends:%Y-%m-%d}; write into {fleet}:",
-        f'certificate = "{made.certificate.name}"\nkey = "{made.key.name}"',
-        f"copy {made.ca} to every PC; {made.key} and {made.ca.with_suffix('.key')} stay here"
-        if made.new_ca
-        else f"{made.ca} is the one that was there: PCs that have a copy need no other",
+        {"certificate": str(certificate), "key": str(key), "ends": ends.isoformat()},
+        f"the head's certificate is valid until {ends:%Y-%m-%d}; write into {fleet}:",
+        f'certificate = "{certificate.name}"\nkey = "{key.name}"',
+        f"copy {certificate} to every PC, in place of an older one; {key} stays here",
     )
 
 
@@ -190,22 +186,14 @@ def _page(found: FleetStatus) -> Group:
     count = sum(game.connected for game in found.games)
     journal = f", {found.records:,} chunks in the journal" if found.attempt else ""
     title = f"{found.stage}: {count} game{'s' * (count != 1)}{journal}; seen {seen}"
-    table = TextTable("game", "state", box=None, pad_edge=False)
-    for name in ("ticks/s of ideal", "late p99", "in resets", "weights age", "waiting"):
-        table.add_column(name, justify="right")
+    rows = []
     for game in found.games:
-        if not game.connected:
-            table.add_row(game.name, f"{game.state}, {game.silent_s:,.0f} s", *["-"] * 4, f"{game.waiting_chunks}")
-            continue
-        table.add_row(
-            game.name,
-            game.state,
-            f"{game.ticks_per_s:.1f} of {game.ideal_ticks_per_s:g}" if game.plays else "-",
-            f"{game.lateness_p99_ms:.1f} ms",
-            _resets(game),
-            f"{game.stale_ticks:.0f} ticks",
-            f"{game.waiting_chunks}",
-        )
+        state = game.state if game.connected else f"{game.state}, {game.silent_s:,.0f} s"
+        ticks = f"{game.ticks_per_s:.1f} of {game.ideal_ticks_per_s:g}" if game.plays else "-"
+        played = [ticks, f"{game.lateness_p99_ms:.1f} ms", _resets(game), f"{game.stale_ticks:.0f} ticks"]
+        rows.append((game.name, state, *(played if game.connected else ["-"] * 4), f"{game.waiting_chunks}"))
+    headings = ("game", "state", "ticks/s of ideal", "late p99", "in resets", "weights age", "waiting")
+    table = Table("", headings, rows).to_rich(bare=True)
     counts = ", ".join(f"{key} {count:,}" for key, count in sorted(found.decisions.items()))
     lines = [*map(_line, found.games), f"decisions: {counts or 'none yet'}"]
     return Group(title, *([table] if found.games else []), *map(Text, lines))
@@ -230,26 +218,34 @@ def check_pcs(file: Path, wait_s: float) -> list[Check]:
 
     found, checks = load_fleet(file), Checks(f"PCs of {file}")
     if not found.settings.pcs:
-        raise SoulsGraphError(f"{file}: expected the PCs to wait for, found none; add a table [pcs.NAME] for each.")
+        raise SoulsGraphError(f"{file}: expected the PCs to wait for, found none; name them in `pcs`.")
     named = [load_project(folder) for folder in screen.projects]
     projects = {one.project.name: one.digest for one in named} or project_digests()
-    with settings.sole_head(found), closing(Preflight(found, projects)) as preflight, interruptible() as stopped:
+    with settings.sole_head(found), ExitStack() as listening, interruptible() as stopped:
+        preflight = Preflight(found)
+        listening.callback(preflight.stop, "the head has seen who is there")
         until_s = time.monotonic() + wait_s
         screen.console.print(f"listening at {found.settings.listen} until every PC has answered, {wait_s:g} s at most")
         while preflight.missing and time.monotonic() < until_s and not stopped():
-            preflight.wait(_SHOW_EVERY_S)
+            time.sleep(_LOOK_EVERY_S)
         # A PC's further games follow its first.
         time.sleep(_SHOW_EVERY_S)
-        answers, missing = preflight.answers, preflight.missing
-    for one in answers:
-        name, driver = f"{one.pc}, game {one.game}", f"{one.driver} x {one.lanes}" if one.lanes > 1 else one.driver
-        has = f"{driver}, soulsgraph {one.version}, projects: {', '.join(one.projects) or 'none'}"
-        if one.problem or (named and one.lacks):
-            checks.fail(name, f"{has}; {one.problem or one.lacks}", "correct it on the PC")
-        elif one.lacks:
-            checks.warn(name, f"{has}; can play, but not every custom skill: {one.lacks}", "copy the project there")
-        else:
+        games, refused, missing = preflight.games, preflight.connections.refusals, preflight.missing
+    for name, hello in sorted(games.items()):
+        there = projects_of_hello(hello)
+        driver, lacks = (
+            f"{hello.driver} x {hello.lanes}" if hello.lanes > 1 else hello.driver,
+            project_problem(projects, there),
+        )
+        has = plain(f"{driver}, soulsgraph {hello.version}, projects: {', '.join(there) or 'none'}", _MOST_LETTERS)
+        if not lacks:
             checks.ok(name, f"{has}; can play")
+        elif named:
+            checks.fail(name, f"{has}; {lacks}", "correct it on the PC")
+        else:
+            checks.warn(name, f"{has}; can play, but not every custom skill: {lacks}", "copy the project there")
+    for who, (reason, _) in refused.items():
+        checks.fail(who, reason, "correct it on the PC")
     for pc, reason in missing.items():
         checks.fail(pc, reason, "start its host, and look at its log")
     return checks.made
@@ -257,10 +253,7 @@ def check_pcs(file: Path, wait_s: float) -> list[Check]:
 
 def drain(pc: str, fleet: Path, undo: bool) -> None:
     """Stop a PC's games for this head after the fight that each is in, or let them play again."""
-    tokens = security.Tokens(fleet.parent / load_fleet(fleet).settings.tokens)
-    if pc not in tokens.names:
-        raise SoulsGraphError(f"pause: expected a PC with a token ({', '.join(tokens.names) or 'none'}), found {pc}.")
-    settings.set_drained(fleet.parent, pc, not undo)
+    security.Tokens(fleet.parent / load_fleet(fleet).settings.tokens).drain(pc, not undo)
     line = f"{pc} plays again" if undo else f"the games of {pc} end after their fights, and play here no longer"
     screen.show({"pc": pc, "drained": not undo}, line)
 
@@ -308,32 +301,29 @@ def _check_certificate(checks: Checks, fleet: Fleet, file: Path) -> None:
         return
     remedy = f"make a new one: {command_line('fleet', 'certificates', 'HOST', '--fleet', file)}"
     with checks.failing(name, remedy):
-        chain, _ = security.read_pair(fleet.folder / own.certificate, fleet.folder / own.key, remedy)
         security.read_identity(own, fleet.folder)
-        ends, hosts = chain[0].not_valid_after_utc, ", ".join(security.certified_hosts(chain[0])) or "no host"
+        found = security.read_certificate(fleet.folder / own.certificate, remedy)
+        ends, hosts = found.not_valid_after_utc, ", ".join(security.certified_hosts(found)) or "no host"
         lasts = ends - datetime.now(UTC) >= security.ENDS_SOON
         checks.expect(name, lasts, f"of {hosts}, until {ends:%Y-%m-%d}", remedy)
 
 
 def _check_tokens(checks: Checks, fleet: Fleet, file: Path) -> None:
-    drained: frozenset[str] = frozenset()
-    with checks.failing("drained PCs", "delete the file, and drain PCs again"):
-        drained = settings.read_drained(fleet.folder)
     with checks.failing("tokens", _CORRECT):
-        known = security.Tokens(fleet.folder / fleet.settings.tokens).names
+        known = security.Tokens(fleet.folder / fleet.settings.tokens).known
         if not fleet.settings.pcs:
             found = f"of {', '.join(known)}; every PC with one may play" if known else "none"
             checks.expect("tokens", bool(known), found, f"make one: {_token('NAME', file)}", "fail")
         for pc in fleet.settings.pcs or known:
             if pc not in known:
                 checks.fail(pc, "no token", f"make it: {_token(pc, file)}")
-            elif pc in drained:
+            elif known[pc].drained:
                 again = command_line("fleet", "pause", pc, "--undo", "--fleet", file)
                 checks.warn(pc, "has a token, and is drained: it plays no longer", f"let it play: {again}")
             else:
                 checks.ok(pc, "has a token")
         for pc in (name for name in known if fleet.settings.pcs and name not in fleet.settings.pcs):
-            checks.warn(pc, "has a token, and no table in the file: refused", f"add [pcs.{pc}], or revoke its token")
+            checks.warn(pc, "has a token, and is not in the file: refused", "add it to `pcs`, or revoke its token")
 
 
 def _token(pc: str, file: Path) -> str:

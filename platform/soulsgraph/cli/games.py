@@ -15,7 +15,7 @@ from rich.prompt import Confirm
 from rich.text import Text
 
 from soulsgraph.cli.output import command_line, screen
-from soulsgraph.results.tables import TextTable, text_table
+from soulsgraph.results.tables import Table, text_table
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import check_extra
@@ -66,12 +66,15 @@ def report_checks(checks: Sequence[Check], written: Path | None = None) -> None:
     """
     passed, parts = all(check.passed for check in checks), list[RenderableType]()
     for topic, group in groupby(checks, lambda check: check.topic):
-        table = TextTable("", "", "", title=topic, box=None, show_header=False, pad_edge=False)
-        for check in group:
-            # As text, in which brackets are not markup.
-            found = Text("\n-> ".join(filter(None, (check.found, check.remedy))))
-            table.add_row(Text(check.status, _COLOURS[check.status]), Text(check.name), found)
-        parts += [table, ""]
+        rows = [
+            (
+                Text(check.status, _COLOURS[check.status]),
+                check.name,
+                "\n-> ".join(filter(None, (check.found, check.remedy))),
+            )
+            for check in group
+        ]
+        parts += [Table(topic, ("", "", ""), rows).to_rich(bare=True), ""]
     counts = ", ".join(f"{sum(check.status == status for check in checks)} {status}" for status in _COLOURS)
     parts.append(f"{'everything needed is there' if passed else 'something needed is missing'}: {counts}")
     plain: dict[str, object] = {"passed": passed, "checks": [asdict(check) for check in checks]}

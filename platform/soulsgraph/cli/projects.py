@@ -8,7 +8,7 @@ from typing import Literal
 
 from soulsgraph.cli.output import command_line, quoted, screen
 from soulsgraph.project import begin_project, listing
-from soulsgraph.results.tables import as_markdown, text_table
+from soulsgraph.results.tables import text_table
 
 
 def init(folder: Path, /) -> None:
@@ -58,6 +58,6 @@ def list_names(
     """
     table = listing.LISTS[what]()
     if markdown and not screen.json:
-        print(as_markdown([table]), end="")
+        print(table.to_markdown(numbers=False))
         return
     screen.show(table.plain(), text_table("", table.headings, table.rows))

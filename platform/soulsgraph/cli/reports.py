@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from soulsgraph.api import Run
 from soulsgraph.cli.options import taken
 from soulsgraph.cli.output import screen
-from soulsgraph.results.tables import finite, rows_table, text_table
+from soulsgraph.results.tables import finite, readable_table, text_table
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.plan import Plan, check_range, lasting_name
 from soulsgraph.runs.progress import silence_advice, stage_progress
@@ -65,13 +65,14 @@ def write_reproductions(
         earlier: Folders of reports on other seeds; every row is compared with its row there, their seeds pooled.
     """
     check_extra("report", "train")
+    from soulsgraph.pages.report import DATA, PAGE
     from soulsgraph.paper.records import load_reproductions
     from soulsgraph.paper.report import write_report
 
     written = write_report(folders, out or folders[0] / "report", variants, earlier)
-    tables = load_reproductions(folders)
-    plain = {"report": str(written), "tables": [table.to_dict() for table in tables]}
-    screen.show(plain, *(table.to_rich() for table in tables), f"report in {written}")
+    plain = {"report": str(written), "tables": read_file(Where(written.with_name(DATA)))["tables"]}
+    tables = [one.table.to_rich() for one in load_reproductions(folders)]
+    screen.show(plain, *tables, f"report in {written}, as a page in {written.with_name(PAGE)}")
 
 
 def write_continual(folders: Sequence[Path], /, *, out: Path | None = None, against: str | None = None) -> None:
@@ -82,8 +83,9 @@ def write_continual(folders: Sequence[Path], /, *, out: Path | None = None, agai
     """
     check_extra("report", "train")
     from soulsgraph.continual.files import EVALUATIONS, read_folder
-    from soulsgraph.continual.report import PAGE, write_continual_report
+    from soulsgraph.continual.report import write_continual_report
     from soulsgraph.continual.scoring import score
+    from soulsgraph.pages.report import PAGE
 
     (folder,) = folders
     written = write_continual_report(folder, out, against)
@@ -161,12 +163,12 @@ def _fidelity(
     lines = [f"{found.recorded}; the floor in brackets"]
     if out is not None:
         # Imported here: a table alone needs no figures.
-        from soulsgraph.calibrate.fidelity_page import PAGE, write_fidelity
+        from soulsgraph.calibrate.fidelity_page import write_fidelity
+        from soulsgraph.pages.report import PAGE
 
         report = write_fidelity(out, found)
         lines.append(f"report in {report}, as a page in {report.with_name(PAGE)}")
-    tables = [text_table(title, *table) for title, table in fidelity_tables(found)]
-    screen.show(finite(found.to_dict()), *tables, *lines)
+    screen.show(finite(found.to_dict()), *(table.to_rich() for table in fidelity_tables(found)), *lines)
 
 
 def _known() -> tuple[str, ...]:
@@ -340,7 +342,7 @@ def _bosses(names: Sequence[Path], /) -> None:
     results = {scenario: check_boss(scenario) for scenario in scenarios}
     rows = [{"scenario": scenario, **vars(result)} for scenario, result in results.items()]
     passed = all(result.passed for result in results.values())
-    screen.show(rows, rows_table("Bosses by the filter", rows), passed=passed)
+    screen.show(rows, readable_table("Bosses by the filter", rows).to_rich(), passed=passed)
 
 
 def _scenarios(name: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from itertools import zip_longest
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
@@ -17,16 +18,13 @@ from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatt
 
 from soulsgraph.continual.scoring import ContinualScores, Score
 from soulsgraph.results.figures import GREY, INK, PALETTE, literal, styled
-from soulsgraph.results.metrics import mean_of
-from soulsgraph.results.seeds import SeedValues
+from soulsgraph.results.seeds import summary
 
 #: Tasks up to which a heat map has its figures in it.
 _READABLE = 10
 #: Costs that differ by more than this factor are drawn on a logarithmic scale.
 _WIDE = 5.0
 _MAP, _DASHES, _MARKERS = "viridis", ("-", "--", ":"), "osD^vPX"
-#: Row of a run's costs and win rates over seeds by method.
-Spreads = Mapping[str, SeedValues]
 
 
 @styled
@@ -79,10 +77,12 @@ def draw_performance(scores: ContinualScores) -> Figure | None:
     drawn = False
     for place, name in enumerate(scores.methods):
         means = np.array([_means_so_far(one.rates) for one in scores.of(name)])
-        after = np.flatnonzero(~np.isnan(means).any(axis=0))
-        drawn |= after.size > 1
-        spreads = [SeedValues(dict(enumerate(means[:, row].tolist()))) for row in after]
-        _draw_line(axes, after.astype(float), spreads, place, name)
+        rows = pd.DataFrame(means).dropna(axis=1).melt(var_name="after", ignore_index=False)
+        if rows.empty:
+            continue
+        drawn |= rows["after"].nunique() > 1
+        summed = summary(rows.reset_index(names="seed"), ["after"], "value")
+        _draw_line(axes, summed["after"], summed, place, name)
     if not drawn:
         return None
     axes.set(xlabel="tasks finished", ylabel="mean win rate over these tasks", ylim=(-0.02, 1.02))
@@ -103,17 +103,18 @@ def draw_by_task(scores: ContinualScores, metric: str, title: str, label: str) -
 
     Of a long sequence the mean over a tenth of it is drawn.
     """
-    found = {name: scores.scores[metric, name] for name in scores.methods if scores.scores[metric, name].values.seeds}
+    found = {name: scores.scores[metric, name] for name in scores.methods if len(scores.scores[metric, name].values)}
     if not found:
         return None
     figure = Figure(figsize=(max(8.5, min(0.28 * min(scores.tasks, _READABLE) * len(found), 16.0)), 4.4))
-    axes = figure.subplots()
+    axes, width = figure.subplots(), _block_of(scores.tasks)
     for place, (name, score) in enumerate(found.items()):
-        centres, spreads, width = _blocks(score)
-        offset = 0.7 * width * ((place + 0.5) / len(found) - 0.5)
-        _draw_points(axes, centres + offset, spreads, scores.methods.index(name), name)
+        summed = _blocks(score)
+        x, number = summed["task"] + 0.7 * width * ((place + 0.5) / len(found) - 0.5), scores.methods.index(name)
+        marker = _MARKERS[number // len(PALETTE) % len(_MARKERS)]
+        axes.errorbar(x, summed["mean"], _errors(summed), fmt=marker, color=_colour(number), label=literal(name),
+                      markersize=4.0, linewidth=1.1)  # fmt: skip
     axes.axhline(0.0, color=GREY, linewidth=0.9, zorder=1)
-    width = _block_of(scores.tasks)
     axes.set(xlabel=_task_label(width), ylabel=label, xlim=(0.4, scores.tasks + 0.6))
     axes.grid(visible=False, axis="x")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -129,35 +130,31 @@ def _task_label(width: int, what: str = "task") -> str:
     return what if width == 1 else f"{what} (means over {width} tasks)"
 
 
-def _blocks(score: Score) -> tuple[npt.NDArray[np.float64], list[SeedValues], int]:
-    """Return the places of a metric's points by task, (points,), their values over seeds, and the tasks of each."""
-    tasks = score.parts.shape[1]
-    width, points = _block_of(tasks), []
-    for start in range(0, tasks, width):
-        means = [mean_of(parts) for parts in score.parts[:, start : start + width]]
-        known = {seed: mean for seed, mean in zip(score.seeds, means, strict=True) if not math.isnan(mean)}
-        if known:
-            points.append((start + (min(width, tasks - start) + 1) / 2.0, SeedValues(known)))
-    return np.array([centre for centre, _ in points]), [spread for _, spread in points], width
+def _blocks(score: Score) -> pd.DataFrame:
+    """Return a metric over seeds by task, or of a long sequence by the middle of some tasks."""
+    parts = pd.DataFrame(score.parts, score.seeds, range(1, score.parts.shape[1] + 1))
+    rows = parts.melt(var_name="task", ignore_index=False).reset_index(names="seed")
+    width = _block_of(len(parts.columns))
+    first = (rows["task"] - 1) // width * width
+    rows["task"] = first + (np.minimum(width, len(parts.columns) - first) + 1) / 2.0
+    means = rows.groupby(["task", "seed"])["value"].mean().dropna().reset_index()
+    return summary(means, ["task"], "value")
 
 
 @styled
-def draw_skills(skills: Mapping[str, Spreads], methods: Sequence[str]) -> Figure | None:
-    """Draw the win rate that each skill's kept versions win back, a bar for each method, with its interval.
-
-    `skills` has for each skill the methods' values over seeds.
-    """
-    found = [name for name in methods if any(name in spreads for spreads in skills.values())]
+def draw_skills(summed: pd.DataFrame, methods: Sequence[str]) -> Figure | None:
+    """Draw the win rate that each skill's kept versions win back, a bar for each method, with its interval."""
+    skills = [*dict.fromkeys(summed["skill"])]
+    found = [name for name in methods if name in {*summed["method"]}]
     if not found:
         return None
     figure = Figure(figsize=(max(8.5, 0.2 * len(found) * len(skills)), 4.2))
     axes = figure.subplots()
     step = 0.8 / len(found)
     for place, name in enumerate(found):
-        known = [(at, spreads[name]) for at, spreads in enumerate(skills.values()) if name in spreads]
-        positions = np.array([at for at, _ in known]) + (place - (len(found) - 1) / 2.0) * step
-        means = np.array([spread.mean for _, spread in known])
-        axes.bar(positions, means, step * 0.9, yerr=_errors([spread for _, spread in known]), ecolor=INK,
+        own = summed[summed["method"] == name]
+        positions = own["skill"].map(skills.index) + (place - (len(found) - 1) / 2.0) * step
+        axes.bar(positions, own["mean"], step * 0.9, yerr=_errors(own), ecolor=INK,
                  color=_colour(methods.index(name)), hatch=_hatch(methods.index(name)), edgecolor="white")  # fmt: skip
     axes.axhline(0.0, color=GREY, linewidth=0.9)
     axes.set_xticks(range(len(skills)), [literal(skill.replace("_", " ")) for skill in skills])
@@ -173,22 +170,21 @@ def draw_skills(skills: Mapping[str, Spreads], methods: Sequence[str]) -> Figure
 
 
 @styled
-def draw_costs(scores: ContinualScores, costs: Mapping[str, Spreads]) -> Figure | None:
+def draw_costs(scores: ContinualScores, costs: Mapping[str, pd.DataFrame]) -> Figure | None:
     """Draw the average performance against each cost in all, by its name, with intervals; None without a cost."""
-    performance = {name: scores.scores["average_performance", name].values for name in scores.methods}
-    known = {cost: spreads for cost, spreads in costs.items() if any(name in spreads for name in performance)}
+    known = {cost: summed.set_index("method") for cost, summed in costs.items() if len(summed)}
     if not known:
         return None
     figure = Figure(figsize=(max(4.4 * len(known), 6.0), 4.6))
     grid = figure.subplots(1, len(known), sharey=True, squeeze=False)[0]
-    for axes, (cost, spreads) in zip(grid, known.items(), strict=True):
+    for axes, (cost, summed) in zip(grid, known.items(), strict=True):
         for place, name in enumerate(scores.methods):
-            if name in spreads:
-                x, y = spreads[name], performance[name]
+            if name in summed.index:
+                x, y = summed.loc[[name]], pd.DataFrame([scores.scores["average_performance", name].columns])
                 # Hollow and each of its own shape: all may cost the same.
-                axes.errorbar(x.mean, y.mean, _errors([y]), _errors([x]), _MARKERS[place % len(_MARKERS)], mfc="none",
+                axes.errorbar(x["mean"], y["mean"], _errors(y), _errors(x), _MARKERS[place % len(_MARKERS)], mfc="none",
                               color=_colour(place), label=literal(name), capsize=2.0, markersize=7.0)  # fmt: skip
-        means = [spreads[name].mean for name in performance if name in spreads]
+        means = [mean for name, mean in summed["mean"].items() if name in scores.methods]
         if 0.0 < min(means) < max(means) / _WIDE:
             axes.set_xscale("log")
             axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -204,22 +200,23 @@ def draw_costs(scores: ContinualScores, costs: Mapping[str, Spreads]) -> Figure 
 
 
 @styled
-def draw_plasticity(scores: ContinualScores, beside: Mapping[str, Mapping[str, Mapping[int, SeedValues]]]) -> Figure:
+def draw_plasticity(scores: ContinualScores, beside: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw the end of each task's own training over its position, and further quantities over the tasks finished.
 
-    `beside` has for each quantity, by what its axis says, the methods' values over seeds by the number of tasks.
+    `beside` has for each quantity, by what its axis says, its figures over seeds by method and number of tasks.
     """
     figure = Figure(figsize=(4.9 * (1 + len(beside)), 4.4))
     first, *others = figure.subplots(1, 1 + len(beside), squeeze=False)[0]
     for place, name in enumerate(scores.methods):
-        centres, spreads, _ = _blocks(scores.scores["own_performance", name])
-        _draw_line(first, centres, spreads, place, name)
+        summed = _blocks(scores.scores["own_performance", name])
+        if len(summed):
+            _draw_line(first, summed["task"], summed, place, name)
     label = _task_label(_block_of(scores.tasks), "position in the sequence")
     first.set(xlabel=label, ylabel="win rate at the end of its own training", ylim=(-0.02, 1.02))
-    for axes, (label, by_method) in zip(others, beside.items(), strict=True):
+    for axes, (label, summed) in zip(others, beside.items(), strict=True):
         for place, name in enumerate(scores.methods):
-            points = by_method.get(name, {})
-            _draw_line(axes, np.array([*points], float), [*points.values()], place, name)
+            own = summed[summed["method"] == name].sort_values("after")
+            _draw_line(axes, own["after"], own, place, name)
         axes.set(xlabel="tasks finished", ylabel=label, ylim=(-0.02, 1.02))
     for axes in (first, *others):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -228,34 +225,24 @@ def draw_plasticity(scores: ContinualScores, beside: Mapping[str, Mapping[str, M
     return figure
 
 
-def _draw_line(axes: Axes, x: npt.NDArray[np.float64], spreads: Sequence[SeedValues], place: int, name: str) -> None:
+def _draw_line(axes: Axes, x: pd.Series, summed: pd.DataFrame, place: int, name: str) -> None:
     """Draw means over seeds as a line, their intervals as its shade."""
-    means = [spread.mean for spread in spreads]
     dashes, marker = _DASHES[place // len(PALETTE) % len(_DASHES)], "o" if len(x) <= 2 * _READABLE else ""
-    axes.plot(x, means, dashes, marker=marker, markersize=3.5, color=_colour(place), label=literal(name), linewidth=1.7)
-    if all(spread.seeds > 1 for spread in spreads):
-        low, high = np.array([spread.mean_interval for spread in spreads]).reshape(-1, 2).T
+    axes.plot(x, summed["mean"], dashes, marker=marker, markersize=3.5, color=_colour(place), label=literal(name),
+              linewidth=1.7)  # fmt: skip
+    if (summed["seeds"] > 1).all():
+        low, high = summed["mean_low"], summed["mean_high"]
         axes.fill_between(x, low, high, color=_colour(place), alpha=0.15, linewidth=0.0)
 
 
-def _draw_points(axes: Axes, x: npt.NDArray[np.float64], spreads: Sequence[SeedValues], place: int, name: str) -> None:
-    means = [spread.mean for spread in spreads]
-    axes.errorbar(x, means, _errors(spreads), fmt=_marker(place), color=_colour(place), label=literal(name),
-                  markersize=4.0, linewidth=1.1)  # fmt: skip
-
-
-def _errors(spreads: Sequence[SeedValues]) -> npt.NDArray[np.float64]:
-    """Return how far each t interval reaches below and above its mean, (2, spreads); 0 of one seed, which has none."""
-    ends = np.array([[s.mean - s.mean_interval.low, s.mean_interval.high - s.mean] for s in spreads]).reshape(-1, 2).T
+def _errors(summed: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Return how far each t interval reaches below and above its mean, (2, rows); 0 of one seed, which has none."""
+    ends = np.array([summed["mean"] - summed["mean_low"], summed["mean_high"] - summed["mean"]])
     return np.where(np.isfinite(ends), ends, 0.0)
 
 
 def _colour(place: int) -> str:
     return PALETTE[place % len(PALETTE)]
-
-
-def _marker(place: int) -> str:
-    return _MARKERS[place // len(PALETTE) % len(_MARKERS)]
 
 
 def _hatch(place: int) -> str:

@@ -6,25 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from soulsgraph.continual import figures
 from soulsgraph.continual.files import CHOOSING, COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_folder
-from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, Rows, score
+from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, score
 from soulsgraph.continual.study import ContinualUnit, planned_units
-from soulsgraph.pages import page, tag
-from soulsgraph.pages.report_section import ReportFolder, ReportSection
+from soulsgraph.pages.report import Report, Section
 from soulsgraph.results import metrics
-from soulsgraph.results.figures import png_of
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.seeds import SeedValues, paired_ratio, records, seed_values, summary
-from soulsgraph.results.tables import finite, number, with_interval
+from soulsgraph.results.seeds import interval_cell, records, summary
+from soulsgraph.results.tables import Table, number
 from soulsgraph.runs.study_folder import StudySession, sessions_of
-from soulsgraph_envs.core.files import write_text
 
-REPORT, PAGE = "report.md", "page.html"
 #: Totals of a run by their column, with their unit and the digits that are shown.
 _COSTS: Mapping[str, tuple[str, int]] = {
     "decisions": ("decisions", 0),
@@ -34,8 +31,8 @@ _COSTS: Mapping[str, tuple[str, int]] = {
     "cpu_s": ("CPU seconds", 1),
     "bytes": ("bytes kept at the end", 0),
 }
-#: Those that are shown as a multiple of training each task from scratch, and drawn against the performance.
-_NORMALISED, _DRAWN = ("decisions", "ticks", "cpu_s", "bytes"), ("bytes", "decisions", "ticks")
+#: Those that are shown as a multiple of training each task from scratch, and what is drawn in place of one.
+_NORMALISED, _DRAWN = ("decisions", "ticks", "cpu_s", "bytes"), {"decisions": "played"}
 
 #: What is measured of tasks that come again, by name, with its heading.
 RETURNING = "returning"
@@ -152,62 +149,48 @@ class RunTables:
         return rows if len(rows) else None
 
     @cached_property
-    def totals(self) -> Mapping[str, Mapping[str, SeedValues]]:
-        """What each method cost over all tasks, by cost and method; of bytes what it keeps at the end."""
-        if self._unit_totals.empty:
-            return {}
-        costs = [cost for cost in _COSTS if cost != CHOOSING or self.choosing is not None]
-        by_method = [*self._unit_totals.groupby("method", sort=False)]
-        return {cost: {str(method): seed_values(own, cost) for method, own in by_method} for cost in costs}
+    def costs(self) -> pd.DataFrame:
+        """What each unit spent over all tasks, by cost, also as a multiple of training from scratch; empty if unknown.
 
-    @property
-    def played(self) -> Mapping[str, SeedValues]:
-        """All decisions that each method played: to learn, to select skills and to choose versions."""
-        units = self._unit_totals
-        units = units.assign(played=units["decisions"] + units[CHOOSING])
-        return {str(method): seed_values(own, "played") for method, own in units.groupby("method", sort=False)}
-
-    @cached_property
-    def _unit_totals(self) -> pd.DataFrame:
-        """Costs over all tasks, a row for each method and seed; empty where they are not known."""
+        Of bytes it is what is kept at the end; `played` are all decisions: to learn, to select and to choose versions.
+        """
         if COSTS not in self.found:
-            return pd.DataFrame(columns=["method", "seed", *_COSTS])
+            return pd.DataFrame()
         by_seed = self.found[COSTS].sort_values("task").groupby(["method", "seed"], sort=False)
         summed = [name for name in _COSTS if name not in ("bytes", CHOOSING)]
-        totals = by_seed[summed].sum().assign(bytes=by_seed["bytes"].last(), **{CHOOSING: 0})
+        totals = by_seed[summed].sum().assign(bytes=by_seed["bytes"].last(), played=lambda spent: spent["decisions"])
         if self.choosing is not None:
-            totals[CHOOSING] = self.choosing.set_index(["method", "seed"])["value"].reindex(totals.index, fill_value=0)
-        return totals.reset_index()
+            choosing = self.choosing.set_index(["method", "seed"])["value"].reindex(totals.index, fill_value=0)
+            totals = totals.assign(played=totals["played"] + choosing, **{CHOOSING: choosing})
+        costs = [cost for cost in (*_COSTS, "played") if cost in totals]
+        rows = totals.reset_index().melt(["method", "seed"], costs, "cost")
+        scratch = rows[rows["method"] == SCRATCH].set_index(["cost", "seed"])["value"]
+        alone = scratch.reindex(pd.MultiIndex.from_frame(rows[["cost", "seed"]])).to_numpy()
+        return rows.assign(times=rows["value"] / np.where(alone == 0, np.nan, alone))
 
-    def times_scratch(self, cost: str, method: str) -> SeedValues:
-        """Return a cost as a multiple of that of training from scratch, by seed; empty where that is unknown."""
-        spreads = self.totals[cost]
-        return paired_ratio(spreads[method], spreads.get(SCRATCH)) or SeedValues({})
-
-    def rows(self) -> dict[str, Rows]:
-        """Return figures over seeds as rows, by table."""
+    @cached_property
+    def summaries(self) -> dict[str, pd.DataFrame]:
+        """Figures over seeds, by table."""
         frames = {
             SKILLS: (self.won_back, ["skill", "method"]),
             PLASTICITY: (self.held_out, ["method", "after"]),
             DORMANT: (self.dormant, ["method", "after"]),
             RETURNING: (self.returning, ["quantity", "method"]),
             "choosing": (self.choosing, ["method"]),
+            COSTS: (self.costs, ["cost", "method"]),
         }
-        costs = [
-            {"cost": cost, "method": method, **spread.columns()}
-            | self.times_scratch(cost, method).columns({"mean": "times_scratch"})
-            for cost, spreads in self.totals.items()
-            for method, spread in spreads.items()
-        ]
-        tables = {name: records(summary(rows, by, "value")) for name, (rows, by) in frames.items() if rows is not None}
-        return {name: rows for name, rows in {**tables, COSTS: costs}.items() if rows}
+        known = {name: (frame, by) for name, (frame, by) in frames.items() if frame is not None and len(frame)}
+        made = {name: summary(frame, by, "value") for name, (frame, by) in known.items()}
+        if COSTS in made:
+            times = summary(self.costs, ["cost", "method"], "times", {"mean": "times_scratch"})
+            made[COSTS] = made[COSTS].merge(times, on=["cost", "method"])
+        return made
 
 
 def write_continual_report(folder: Path, out: Path | None = None, against: str | None = None) -> Path:
     """Write the report of a run folder and return its Markdown file, in `report` of the folder unless `out` is given.
 
-    Beside it lie `page.html`, `report.json`, `tables/*.parquet` and `figures/*.png`; what the run has no table of is
-    left out. `against` is the method that others are compared with.
+    What the run has no table of is left out. `against` is the method that others are compared with.
 
     Raises:
         SoulsGraphError: if the folder holds no evaluations, or a damaged table.
@@ -216,127 +199,111 @@ def write_continual_report(folder: Path, out: Path | None = None, against: str |
     found = read_folder(folder)
     out, scores = out or folder / "report", score(found[EVALUATIONS], against)
     tables = RunTables(found, scores, planned_units(folder), sessions_of(folder))
-    title = f"Continual learning: {scores.counted}"
-    parts = [part for part in _sections(tables) if not part.empty]
-    images = {name: png_of(figure) for part in parts for name, figure in part.drawn.items()}
-    report, beside = ReportFolder(out), finite(tables.rows())
-    for name, content in images.items():
-        report.add_picture(name, content)
-    for name, rows in {**finite(scores.tables()), **beside}.items():
-        report.add_table(name, rows)
-    more = {"missing": [vars(unit) for unit in tables.missing], "tables": beside}
-    trained = {"trained_at": tables.commits, "wall_time_s": tables.wall_time_s}
-    report.end(describe_origin() | trained | scores.to_dict() | more)
-    write_text(out / PAGE, page(title, tag("h1", title), *(part.to_html(images) for part in parts)))
-    write_text(out / REPORT, "\n\n".join([f"# {title}", *(part.to_markdown() for part in parts)]) + "\n")
-    return out / REPORT
+    report = Report(f"Continual learning: {scores.counted}", [*_sections(tables)])
+    beside = {name: records(frame) for name, frame in tables.summaries.items()}
+    values = describe_origin() | {"trained_at": tables.commits, "wall_time_s": tables.wall_time_s} | scores.to_dict()
+    values |= {"missing": [vars(unit) for unit in tables.missing], "tables": beside}
+    return report.write(out, values, scores.tables() | beside)
 
 
-def _sections(tables: RunTables) -> Iterator[ReportSection]:
+def _sections(tables: RunTables) -> Iterator[Section]:
     """Yield the parts of a report in order; those without anything to show are empty."""
     scores = tables.scores
     note = "Mean over seeds with its 95 % t interval, as shares of fights. The arrow shows where it is better."
-    yield ReportSection("Scores", (*tables.missing_note, note, *scores.notes), (scores.table(MAIN),))
+    yield Section("Scores", (*tables.missing_note, note, *scores.notes), (scores.table(MAIN),))
     note = (
         "Mean of the middle half of all values, one of each seed and task, with its stratified bootstrap interval "
         "(Agarwal et al. 2021, rliable)."
     )
-    yield ReportSection("Interquartile means", (note,), (scores.table(MAIN, "interquartile_mean"),))
+    yield Section("Interquartile means", (note,), (scores.table(MAIN, "interquartile_mean"),))
     if scores.against is not None:
         note = (
             f"Difference from {scores.against} within each seed with its 95 % t interval over seeds, and the p value "
             "of the paired t test, adjusted by Holm's rule for the number of methods."
         )
-        yield ReportSection(f"Beside {scores.against}", (note,), (scores.difference_table(MAIN),))
+        yield Section(f"Beside {scores.against}", (note,), (scores.difference_table(MAIN),))
     note = (
         "Forgetting and forward transfer above are Continual World's (Wolczyk et al. 2021). Here, each under its own "
         "name: GEM (Lopez-Paz & Ranzato 2017), Chaudhry et al. (2018), CORA (Powers et al. 2022), MEAL (Tomilin et "
         "al. 2025)."
     )
-    yield ReportSection("By other formulas", (note,), (scores.table(OTHERS),))
+    yield Section("By other formulas", (note,), (scores.table(OTHERS),))
     names = ", ".join(f"{place} {name}" for place, name in enumerate(scores.task_names, 1))
-    pictures = {"matrices": figures.draw_matrices(scores), "performance": figures.draw_performance(scores)}
-    yield ReportSection("Over the sequence", (f"Tasks: {names}.",), (), pictures)
+    pictures = {"matrices.png": figures.draw_matrices(scores), "performance.png": figures.draw_performance(scores)}
+    yield Section("Over the sequence", (f"Tasks: {names}.",), pictures=pictures)
     by_task = {
-        "forward-transfer-decisions": ("forward_transfer", "Forward transfer over decisions", "forward transfer"),
-        "forward-transfer-ticks": ("forward_transfer_ticks", "Forward transfer over control ticks", "forward transfer"),
-        "forgetting": ("forgetting", "Forgetting", "own end minus final win rate"),
+        "forward-transfer-decisions.png": ("forward_transfer", "Forward transfer over decisions", "forward transfer"),
+        "forward-transfer-ticks.png": (
+            "forward_transfer_ticks",
+            "Forward transfer over control ticks",
+            "forward transfer",
+        ),
+        "forgetting.png": ("forgetting", "Forgetting", "own end minus final win rate"),
     }
     drawn = {name: figures.draw_by_task(scores, *asked) for name, asked in by_task.items()}
-    yield ReportSection("Transfer and forgetting by task", (), (), drawn)
+    yield Section("Transfer and forgetting by task", pictures=drawn)
     yield _returning(tables)
     yield _skills(tables)
     yield _plasticity(tables)
     yield _costs(tables)
-    yield ReportSection("How this was made", tuple(_made(tables)))
+    yield Section("How this was made", tuple(_made(tables)))
 
 
-def _returning(tables: RunTables) -> ReportSection:
-    title, frame = "Tasks that come again", tables.returning
-    if frame is None or frame.empty:
-        return ReportSection(title)
-    spreads = {
-        str(method): {quantity: seed_values(own[own["quantity"] == quantity], "value") for quantity in VISITS}
-        for method, own in frame.groupby("method", sort=False)
+def _crossed(tables: RunTables, name: str, heading: str, column: str, columns: Mapping[Any, str]) -> Table:
+    """Return means with intervals of a summary: a row for each method, a column for each of some values of a column."""
+    texts = {
+        (row["method"], row[column]): interval_cell(row, "mean", 3) for row in tables.summaries[name].to_dict("records")
     }
+    rows = [
+        [method, *(texts.get((method, value), "-") for value in columns)]
+        for method in tables.scores.methods
+        if any(of == method for of, _ in texts)
+    ]
+    return Table("", [heading, *columns.values()], rows)
+
+
+def _returning(tables: RunTables) -> Section:
+    if RETURNING not in tables.summaries:
+        return Section("")
     count = len(metrics.returns_of(tables.scores.task_names))
     note = (
         f"Win rates in the same fight as a task and as a task again, the mean over {count} "
         f"{'returns' if count != 1 else 'return'}: mean over seeds with its 95 % t interval. The last column is a "
         "difference within each seed."
     )
-    rows = [[method, *(_text(spread) for spread in by_quantity.values())] for method, by_quantity in spreads.items()]
-    return ReportSection(title, (note,), ((["method", *VISITS.values()], rows),))
+    return Section("Tasks that come again", (note,), (_crossed(tables, RETURNING, "method", "quantity", VISITS),))
 
 
-def _skills(tables: RunTables) -> ReportSection:
-    if tables.won_back is None:
-        return ReportSection("Forgetting by skill")
-    spreads = {
-        str(skill): {str(method): seed_values(own, "value") for method, own in rows.groupby("method", sort=False)}
-        for skill, rows in tables.won_back.groupby("skill", sort=False)
-    }
+def _skills(tables: RunTables) -> Section:
+    if SKILLS not in tables.summaries:
+        return Section("")
     note = (
         "The final agent plays each earlier task with one skill's kept version put back: the win rate above that "
         "of its newest versions, the mean over those tasks. That is what forgetting in this skill alone costs."
     )
-    methods = tables.scores.methods
-    rows = [
-        [method, *(_text(by_method.get(method)) for by_method in spreads.values())]
-        for method in methods
-        if any(method in by_method for by_method in spreads.values())
+    summed = tables.summaries[SKILLS]
+    table = _crossed(tables, SKILLS, "method", "skill", {skill: str(skill) for skill in summed["skill"]})
+    drawn = figures.draw_skills(summed, tables.scores.methods)
+    return Section("Forgetting by skill", (note,), (table,), {"skills.png": drawn})
+
+
+def _plasticity(tables: RunTables) -> Section:
+    labels = {PLASTICITY: "win rate on held-out bosses", DORMANT: "share of dormant units"}
+    known = {name: label for name, label in labels.items() if name in tables.summaries}
+    if not known and not tables.scores.shown([METRICS["own_performance"]]):
+        return Section("")
+    shown = [
+        _crossed(tables, name, label, "after", {after: f"after {after}" for after in _few(moments)})
+        for name, label in known.items()
+        for moments in [sorted({*tables.summaries[name]["after"]})]
     ]
-    drawn = figures.draw_skills(spreads, methods)
-    return ReportSection("Forgetting by skill", (note,), ((["method", *spreads], rows),), {"skills": drawn})
-
-
-def _plasticity(tables: RunTables) -> ReportSection:
-    scores = tables.scores
-    quantities = {"win rate on held-out bosses": tables.held_out, "share of dormant units": tables.dormant}
-    points = {
-        label: {
-            str(method): {int(after): seed_values(own, "value") for after, own in rows.groupby("after")}
-            for method, rows in frame.groupby("method")
-        }
-        for label, frame in quantities.items()
-        if frame is not None
-    }
-    if not points and not scores.shown([METRICS["own_performance"]]):
-        return ReportSection("Plasticity")
-    shown = []
-    for label, by_method in points.items():
-        moments = _few(sorted({after for known in by_method.values() for after in known}))
-        rows = [
-            [name, *(_text(by_method[name].get(after)) for after in moments)]
-            for name in scores.methods
-            if name in by_method
-        ]
-        shown.append(([label, *(f"after {after}" for after in moments)], rows))
     note = (
         "The end of each task's own training over its position. Held-out bosses are learned for a fixed budget from "
         "the agent after each number of tasks; the share of dormant units is the mean over skills."
     )
-    return ReportSection("Plasticity", (note,), tuple(shown), {"plasticity": figures.draw_plasticity(scores, points)})
+    points = {label: tables.summaries[name] for name, label in known.items()}
+    drawn = figures.draw_plasticity(tables.scores, points)
+    return Section("Plasticity", (note,), shown, {"plasticity.png": drawn})
 
 
 def _few(moments: Sequence[int]) -> list[int]:
@@ -345,14 +312,15 @@ def _few(moments: Sequence[int]) -> list[int]:
     return [moments[int(place)] for place in places]
 
 
-def _costs(tables: RunTables) -> ReportSection:
-    totals, chosen = tables.totals, tables.choosing
-    if not totals:
-        means = [] if chosen is None else records(summary(chosen, ["method"], "value"))
-        choosing = [[str(row["method"]), number(row["mean"], 0)] for row in means]
-        return ReportSection("Costs", tables=((["method", _COSTS[CHOOSING][0]], choosing),))
-    methods = list(totals["decisions"])
-    rows = [[method, *(_cost_text(tables, cost, method) for cost in totals)] for method in methods]
+def _costs(tables: RunTables) -> Section:
+    chosen = tables.summaries.get("choosing")
+    if COSTS not in tables.summaries:
+        choosing = [] if chosen is None else [[row["method"], number(row["mean"], 0)] for row in records(chosen)]
+        return Section("Costs", tables=(Table("", ["method", _COSTS[CHOOSING][0]], choosing),))
+    summed = tables.summaries[COSTS]
+    found = {(row["method"], row["cost"]): _cost_text(row) for row in summed.to_dict("records")}
+    costs = [cost for cost in _COSTS if cost in {*summed["cost"]}]
+    rows = [[method, *(found[method, cost] for cost in costs)] for method in dict.fromkeys(summed["method"])]
     notes = [
         f"Over all tasks: mean over seeds (95 % t interval); in brackets as a multiple of {SCRATCH}, which trains "
         "each task from nothing. Decisions are those of all learning skills, selection included."
@@ -362,24 +330,19 @@ def _costs(tables: RunTables) -> ReportSection:
             "Where nobody says which task is played, versions are chosen by fights before: the decisions of these for "
             "all tasks at the end come on top, and the figure counts both."
         )
-    drawn = {_COSTS[cost][0]: tables.played if cost == "decisions" else totals[cost] for cost in _DRAWN}
-    headings = ["method", *(_COSTS[cost][0] for cost in totals)]
-    pictures = {"costs": figures.draw_costs(tables.scores, drawn)}
-    return ReportSection("Costs", tuple(notes), ((headings, rows),), pictures)
+    drawn = {_COSTS[cost][0]: summed[summed["cost"] == _DRAWN.get(cost, cost)] for cost in ("bytes", *_DRAWN, "ticks")}
+    table = Table("", ["method", *(_COSTS[cost][0] for cost in costs)], rows)
+    return Section("Costs", notes, (table,), {"costs.png": figures.draw_costs(tables.scores, drawn)})
 
 
-def _cost_text(tables: RunTables, cost: str, method: str) -> str:
-    spread, times, digits = tables.totals[cost][method], tables.times_scratch(cost, method), _COSTS[cost][1]
-    low, high = spread.mean_interval
-    text = f"{spread.mean:,.{digits}f}"
+def _cost_text(row: Mapping[str, Any]) -> str:
+    low, high, digits = row["mean_low"], row["mean_high"], _COSTS.get(row["cost"], ("", 0))[1]
+    text = f"{row['mean']:,.{digits}f}"
     # What every seed spends alike, as a budget, needs no interval.
-    if spread.seeds > 1 and low < high:
+    if row["seeds"] > 1 and low < high:
         text += f" ({low:,.{digits}f} to {high:,.{digits}f})"
-    return f"{text} [{number(times.mean, 2)}]" if times.seeds and cost in _NORMALISED else text
-
-
-def _text(spread: SeedValues | None) -> str:
-    return with_interval(spread.mean, spread.mean_interval, 3) if spread and spread.seeds else "-"
+    known = row["cost"] in _NORMALISED and pd.notna(row["times_scratch"])
+    return f"{text} [{number(row['times_scratch'], 2)}]" if known else text
 
 
 def _made(tables: RunTables) -> Iterator[str]:

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from rich.table import Table
+from rich.console import RenderableType
 
 from soulsgraph.continual.files import EVALUATIONS, SCRATCH, Trajectory, check_frame, read_results, trajectories
 from soulsgraph.results import metrics, statistics
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.seeds import SeedValues, difference_columns, paired_difference
-from soulsgraph.results.tables import finite, number, seeds_text, text_table, with_interval, write_results, write_rows
+from soulsgraph.results.seeds import difference, difference_columns, figures_of
+from soulsgraph.results.tables import Table, finite, number, seeds_text, with_interval, write_results, write_rows
 from soulsgraph_envs.core.errors import UnknownNameError
 
 Values = npt.NDArray[np.float64]
@@ -186,11 +186,9 @@ class Score:
     parts: Values
 
     @cached_property
-    def values(self) -> SeedValues:
+    def values(self) -> pd.Series:
         """The metric by seed; seeds for which it is not defined are left out."""
-        means = (metrics.mean_of(parts) for parts in self.parts)
-        by_seed = dict(zip(self.seeds, means, strict=True))
-        return SeedValues({seed: value for seed, value in by_seed.items() if not np.isnan(value)})
+        return pd.Series(map(metrics.mean_of, self.parts), self.seeds, float).dropna()
 
     @cached_property
     def columns(self) -> dict[str, Any]:
@@ -198,7 +196,7 @@ class Score:
 
         Tasks for which a seed has no value are left out of it.
         """
-        row = self.values.columns()
+        row = figures_of(self.values)
         whole = self.parts[:, ~np.isnan(self.parts).any(axis=0)]
         if self.metric.by_task and whole.size:
             row["interquartile_mean"] = statistics.interquartile_mean(whole)
@@ -244,7 +242,7 @@ class ContinualScores:
 
     def shown(self, chosen: Sequence[Metric]) -> list[Metric]:
         """Return those of some metrics that a method has a value of."""
-        valued = {name for (name, _), score in self.scores.items() if score.values.seeds}
+        valued = {name for (name, _), score in self.scores.items() if len(score.values)}
         return [metric for metric in chosen if metric.name in valued]
 
     def summary(self) -> Rows:
@@ -252,13 +250,13 @@ class ContinualScores:
         return [
             {"metric": name, "method": method, **score.columns}
             for (name, method), score in self.scores.items()
-            if score.values.seeds
+            if len(score.values)
         ]
 
     def by_seed(self) -> Rows:
         """Return a row for each metric, method and seed; None where it is not defined."""
         return [
-            {"metric": name, "method": method, "seed": seed, "value": score.values.by_seed.get(seed)}
+            {"metric": name, "method": method, "seed": seed, "value": score.values.get(seed)}
             for (name, method), score in self.scores.items()
             for seed in score.seeds
         ]
@@ -283,15 +281,15 @@ class ContinualScores:
         return [row for name in METRICS for row in self._differences(name)]
 
     def _differences(self, name: str) -> Rows:
-        if self.against is None or not (reference := self.scores[name, self.against].values).seeds:
+        if self.against is None or self.scores[name, self.against].values.empty:
             return []
+        reference = self.scores[name, self.against].values
         rows: Rows = []
         for method in self.methods:
             values = self.scores[name, method].values
-            difference = paired_difference(values, reference) if method != self.against else None
-            if difference is not None:
+            if method != self.against and len(apart := difference(values, reference)):
                 named = {"metric": name, "method": method, "against": self.against}
-                columns = {**difference_columns(values, reference), "p": statistics.mean_test(difference.values)}
+                columns = {**difference_columns(values, reference), "p": statistics.mean_test(apart)}
                 rows.append({**named, **columns, "adjusted_p": float("nan")})
         tested = [row for row in rows if row["p"] == row["p"]]
         for row, adjusted in zip(tested, statistics.holm([row["p"] for row in tested]), strict=True):
@@ -309,8 +307,8 @@ class ContinualScores:
         plain: dict[str, Any] = finite({**values, "metrics": described, **rows, "notes": [*self.notes]})
         return plain
 
-    def table(self, chosen: Sequence[Metric], figure: str = "mean") -> tuple[list[str], list[list[str]]]:
-        """Return headings and a row of cells for each method: a figure of each metric over seeds with its interval.
+    def table(self, chosen: Sequence[Metric], figure: str = "mean", title: str = "") -> Table:
+        """Return a row for each method: a figure of each metric over seeds with its interval.
 
         The figure is the mean or the interquartile mean.
         """
@@ -319,31 +317,28 @@ class ContinualScores:
         rows = []
         for method in self.methods:
             scores = [self.scores[metric.name, method] for metric in found]
-            seeds = max((score.values.seeds for score in scores), default=0)
+            seeds = max((len(score.values) for score in scores), default=0)
             rows.append([method, str(seeds), *(_cell(score.columns, figure) for score in scores)])
-        return headings, rows
+        return Table(title, headings, rows)
 
-    def difference_table(self, chosen: Sequence[Metric]) -> tuple[list[str], list[list[str]]]:
-        """Return headings and a row of cells for each method compared: differences, each with its adjusted p."""
+    def difference_table(self, chosen: Sequence[Metric], title: str = "") -> Table:
+        """Return a row for each method compared: differences, each with its adjusted p."""
         found = self.shown(chosen)
         by_name = {(row["metric"], row["method"]): row for row in self.differences}
         methods = [method for method in self.methods if any((metric.name, method) in by_name for metric in found)]
         rows = [
             [method, *(_difference_cell(by_name.get((metric.name, method))) for metric in found)] for method in methods
         ]
-        return ["method", *(metric.heading for metric in found)], rows
+        return Table(title, ["method", *(metric.heading for metric in found)], rows)
 
-    def to_rich(self) -> list[Table | str]:
+    def to_rich(self) -> list[RenderableType]:
         """Return tables for the terminal, and what is not defined."""
-        title = f"{self.counted}: mean (95 % t interval)"
-        parts: list[Table | str] = [text_table(title, *self.table(MAIN))]
+        tables = [self.table(MAIN, title=f"{self.counted}: mean (95 % t interval)")]
         if self.shown(OTHERS):
-            parts.append(text_table("By other formulas", *self.table(OTHERS)))
-        headings, rows = self.difference_table(MAIN)
-        if rows:
-            heading = f"Difference from {self.against}, paired by seed (95 % t interval), and p adjusted by Holm's rule"
-            parts.append(text_table(heading, headings, rows))
-        return [*parts, *self.notes]
+            tables.append(self.table(OTHERS, title="By other formulas"))
+        title = f"Difference from {self.against}, paired by seed (95 % t interval), and p adjusted by Holm's rule"
+        tables.append(self.difference_table(MAIN, title))
+        return [*(table.to_rich() for table in tables if table.rows), *self.notes]
 
     def tables(self) -> dict[str, Rows]:
         """Return the tables for machines, by the names of their files."""
@@ -432,7 +427,7 @@ def _compared(scores: Mapping[tuple[str, str], Score], methods: Sequence[str], a
         return KEPT
     return max(
         (method for method in methods if method != SCRATCH),
-        key=lambda method: scores["average_performance", method].values.mean,
+        key=lambda method: scores["average_performance", method].values.mean(),
     )
 
 
@@ -481,13 +476,11 @@ def _curve_areas(one: Trajectory | None, beside: Sequence[Trajectory], axis: int
 
 def _undefined(scores: Mapping[tuple[str, str], Score]) -> list[str]:
     """Return a line for each method that lacks metrics which others have."""
-    valued = {name for (name, _), score in scores.items() if score.values.seeds}
+    valued = {name for (name, _), score in scores.items() if len(score.values)}
     lacking: dict[str, list[str]] = {}
     for (name, method), score in scores.items():
-        if name in valued and score.values.seeds < len(score.seeds) and method != SCRATCH:
-            seeds = [str(seed) for seed in score.seeds if seed not in score.values.by_seed]
-            which = (
-                METRICS[name].title if score.values.seeds == 0 else f"{METRICS[name].title} of seed {', '.join(seeds)}"
-            )
+        if name in valued and len(score.values) < len(score.seeds) and method != SCRATCH:
+            seeds = [str(seed) for seed in score.seeds if seed not in score.values]
+            which = METRICS[name].title if score.values.empty else f"{METRICS[name].title} of seed {', '.join(seeds)}"
             lacking.setdefault(method, []).append(which)
     return [f"{method}: not defined: {'; '.join(names)}" for method, names in lacking.items()]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.pages import Html, page, tag
+from soulsgraph.pages import page
 from soulsgraph.recordings.files import Recording, read_recording
 from soulsgraph.recordings.format import Header, PlayedSkill
 from soulsgraph.recordings.recording import Fighter, FightRecorder
@@ -28,7 +28,7 @@ from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.watch.watching import observed_lines
 from soulsgraph_envs.combat.loop import Actions, Combat
-from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
+from soulsgraph_envs.combat.rollout import Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder, write_text
 from soulsgraph_envs.core.game import LaneIndices
@@ -278,32 +278,6 @@ _COLOURS = (
 )
 Arrays = dict[str, npt.NDArray[Any]]
 _SCRIPTS = ("three.min.js", "stage.js", "replay.js")
-_VIEWS = {
-    "orbit": "drag to turn, wheel or two fingers to zoom",
-    "game": "as the game's camera looks, from behind the player",
-    "top": "from above",
-    "flat": "drawn on paper, without WebGL",
-}
-_SPEEDS = (0.25, 0.5, 1, 2, 4)
-_LEGEND = {
-    "PLAYER": "player",
-    "BOSS": "boss",
-    "WIND_UP": "a blow winds up",
-    "STRIKE": "it strikes",
-    "SAFE": "player cannot be hit",
-    "LOCK": "camera locked on",
-    "FLASK": "flask",
-}
-_KEYS = (
-    ("space", "play or pause"),
-    ("\u2190 \u2192", "a tick"),
-    ("Page Up, Page Down", "ten ticks"),
-    ("Home, End", "begin and end"),
-    ("\u2191 \u2193", "faster, slower"),
-    ("1 2 3 4", "orbit, game, top, flat"),
-    ("g", "ghost"),
-    ("d", "dark or light"),
-)
 
 
 def write_fight_page(path: Path, recording: Recording, search: Search) -> None:
@@ -313,127 +287,11 @@ def write_fight_page(path: Path, recording: Recording, search: Search) -> None:
         WriteError: if the place cannot be written.
     """
     header = recording.header
-    parts = (
-        tag("h1", _title(header)),
-        tag(
-            "div",
-            _picture(search),
-            tag("div", _about(header), _moments(recording, search), class_="about"),
-            class_="fight",
-        ),
-        tag("div", tag("canvas", id="tracks"), tag("div", id="cursor"), class_="tracks"),
-        tag(
-            "p",
-            "Tracks: what is above over time, and for each skill its best Q-value over colours for its actions, as "
-            "in the boxes below.",
-            class_="faint",
-        ),
-        tag("div", id="skills"),
-    )
-    write_text(path, page(_title(header), *parts, data=_data(recording, search), scripts=_SCRIPTS))
-
-
-def _picture(search: Search) -> Html:
-    """Return what stays in sight while the page is scrolled on a phone, and the legend below it."""
-    flat = tag("canvas", id="fight", width=SIZE[0], height=SIZE[1])
-    note = tag("p", "This browser has no WebGL: the fight is drawn flat.", id="no-stage", class_="faint", hidden=True)
-    shown = tag("div", tag("canvas", id="stage"), flat, id="picture")
-    return tag(
-        "div",
-        tag("div", shown, _controls(), class_="held"),
-        _choices(search),
-        note,
-        _legend(search),
-        _keys(),
-        class_="seen",
-    )
-
-
-def _title(header: Header) -> str:
     result = header.result
-    return f"{header.player} in {header.scenario}: {result.outcome} after {result.seconds:.1f} s"
-
-
-def _about(header: Header) -> Html:
-    shown = {
-        "fight": header.fight,
-        "player": header.player,
-        "scenario": f"{header.scenario}, start {header.start}",
-        "source": ", ".join(dict.fromkeys((header.source, header.driver))),
-        "seed": header.seed or "-",
-        "recorded": f"{header.origin.created[:16].replace('T', ' ')} UTC, soulsgraph {header.origin.soulsgraph}",
-    }
-    live = (("the boss", "boss-doing"), ("the player", "player-doing"))
-    lines = [(tag("dt", name), tag("dd", value)) for name, value in shown.items()]
-    lines += [(tag("dt", f"{name} does"), tag("dd", "-", id=place)) for name, place in live]
-    lines += [(tag("dt", "controls"), tag("dd", "-", id="held"))]
-    return tag("dl", [part for pair in lines for part in pair])
-
-
-def _moments(recording: Recording, search: Search) -> Html:
-    times_s = recording.column("time_s")
-    falls = [_fall(fall, times_s) for fall in largest_falls(recording)]
-    title = "Largest drop in Q-value, in standard deviations of the skill's values"
-    shown = [tag("h3", title), *falls] if falls else []
-    return tag("div", tag("h3", "Last decision that mattered"), _found(search, times_s), shown)
-
-
-def _fall(fall: Fall, times_s: Doubles) -> Html:
-    words = f"{fall.skill.replace('_', ' ')}: {fall.before:.2f} to {fall.after:.2f} ({fall.spreads:.1f} deviations)"
-    return _moment(f"{words} at {times_s[fall.row]:.1f} s", fall.row)
-
-
-def _moment(words: str, row: int) -> Html:
-    return tag("button", words, class_="moment", data_row=row)
-
-
-def _found(search: Search, times_s: Doubles) -> Html:
-    found = search.found
-    if found is None:
-        return tag("p", search.note, class_="faint")
-    shown = tag(
-        "button", _sentence(found, times_s), class_="moment", data_row=found.row, data_ghost=search.ghost is not None
-    )
-    return tag("div", shown, tag("p", search.note, class_="faint"))
-
-
-def _sentence(found: PivotalDecision, times_s: Doubles) -> str:
-    skill, chosen, other = (one.replace("_", " ") for one in (found.skill, found.chosen, found.other))
-    began = f"At {times_s[found.row]:.1f} s {skill} chose \u201c{chosen}\u201d."
-    return f"{began} Had it chosen \u201c{other}\u201d, the player would have {found.outcome}."
-
-
-def _controls() -> Html:
-    slider = tag("input", type="range", id="slider", min=0, value=0, aria_label="tick")
-    buttons = [
-        tag("button", name, id=place) for name, place in (("play", "play"), ("\u25c2", "back"), ("\u25b8", "on"))
-    ]
-    return tag("div", buttons, slider, tag("span", "", id="time"), class_="bar")
-
-
-def _choices(search: Search) -> Html:
-    views = [tag("button", name, id=f"view-{name}", title=title) for name, title in _VIEWS.items()]
-    speeds = [tag("option", f"{speed:g}x", value=f"{speed:g}", selected=speed == 1) for speed in _SPEEDS]
-    speed = tag("label", "speed ", tag("select", speeds, id="speed"))
-    ghost = tag("label", tag("input", type="checkbox", id="ghost"), " ghost", hidden=search.ghost is None)
-    return tag("div", tag("span", views, class_="views"), speed, ghost, tag("button", "dark", id="theme"), class_="bar")
-
-
-def _legend(search: Search) -> Html:
-    shown = [tag("span", _swatch(name), text) for name, text in _LEGEND.items()]
-    ghost = search.ghost and tag("span", _swatch("PLAYER", 0.4), "ghost: with the other action")
-    return tag("p", shown, ghost or (), class_="legend")
-
-
-def _swatch(name: str, opacity: float = 1.0) -> Html:
-    red, green, blue = getattr(palette, name)
-    circle = tag("circle", cx=6, cy=6, r=5.5, fill=f"rgb({red},{green},{blue})", fill_opacity=opacity)
-    return tag("svg", circle, width=12, height=12, aria_hidden="true")
-
-
-def _keys() -> Html:
-    shown = [tag("span", tag("kbd", key), f" {does}") for key, does in _KEYS]
-    return tag("details", tag("summary", "keys"), tag("p", shown, class_="legend"))
+    title = f"{header.player} in {header.scenario}: {result.outcome} after {result.seconds:.1f} s"
+    shown = {"header": header, "search": search, "falls": largest_falls(recording), "size": SIZE}
+    shown |= {"times_s": recording.column("time_s"), "colours": vars(palette)}
+    write_text(path, page(title, "fight.html.jinja", _data(recording, search), _SCRIPTS, **shown))
 
 
 def _data(recording: Recording, search: Search) -> dict[str, Any]:

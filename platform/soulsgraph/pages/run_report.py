@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
-from soulsgraph.pages import Html, data_uri, page, section, table, tag
-from soulsgraph.pages.curves import Curve, draw_curve, legend
+from soulsgraph.pages.report import Report, Section
 from soulsgraph.recordings.format import run_name
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import read_rows
+from soulsgraph.results.tables import HEADINGS, Table, frame_of, read_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, allowed_rows, table_inputs
 from soulsgraph.runs.lineage import cards_of, own_stages, scenarios_of
 from soulsgraph.runs.plan import Plan, Stage, differing
@@ -23,21 +22,19 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.tracking.metrics import FIGHT
 from soulsgraph.zoo.card import CARD, read_card
 from soulsgraph_envs.core.config import Where, read_file, to_table
-from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.files import temporary_folder, whole_file, write_text
 from soulsgraph_policies.agents.library import SkillCard
-from soulsgraph_policies.agents.projects import SkillGraph
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from soulsgraph.runs.train import Workplace
 
 #: A page is at most this large, and its video this much of it; a longer fight is cut until it fits.
 MOST_BYTES, _MOST_VIDEO_BYTES = 10_000_000, 6_000_000
-#: Seconds of the video, and the moment of it that is seen before it is played.
-_VIDEO_S, _POSTER_S = 60.0, 5.0
-#: Width and height of a skill in the drawn graph, the gaps between columns and rows, and the margin, in pixels.
-_WIDE, _HIGH, _GAP, _ROW, _EDGE = 150, 54, 60, 24, 10
-_RATES = ("setting", "wins", "win rate", "95 % interval", "paper")
+#: Seconds of the video.
+_VIDEO_S = 60.0
 
 
 class ReportedRun:
@@ -56,9 +53,8 @@ class ReportedRun:
         """Win rates as they were evaluated last, of an agent of the zoo those of its card; none where neither is."""
         path = self.run.results("table")
         if self._has(path):
-            names = ("setting", "wins", "episodes", "paper_percent")
-            rows = _checked(read_rows(path), names, path, ("wins", "episodes"))
-            return [WinRate(**{name: row[name] for name in names}) for row in rows]
+            rows = read_rows(path)
+            return [WinRate(row["wins"], row["episodes"], row["setting"], row["paper_percent"]) for row in rows]
         return [read_card(self.run.path).win_rate] if self._has(self.run.path / CARD) else []
 
     def _has(self, path: Path) -> bool:
@@ -77,12 +73,17 @@ class ReportedRun:
             return "Other versions play by now than were evaluated, or the fights changed: evaluate them anew."
         return ""
 
-    @cached_property
-    def curves(self) -> list[dict[str, Any]]:
-        """Points of the learning curves, in order of stage and step; none where the folder keeps none."""
+    @property
+    def curves(self) -> dict[str, pd.DataFrame]:
+        """The learning curve of each skill, its stages one after another; none where the folder keeps none."""
         path = self.run.results("curves")
-        names = ("stage", "skill", "step", "return")
-        return _checked(read_rows(path), names, path, names[2:]) if self._has(path) else []
+        rows = frame_of(read_rows(path)) if self._has(path) else frame_of([])
+        curves = {}
+        for skill, own in rows.groupby("skill", sort=False) if len(rows) else ():
+            ends = own.groupby("stage", sort=False)["step"].max()
+            steps = own["step"] + own["stage"].map(ends.cumsum() - ends)
+            curves[skill] = own.assign(step=steps, mean=own["return"]).sort_values("step")
+        return curves
 
     @cached_property
     def settings(self) -> dict[str, str]:
@@ -127,22 +128,6 @@ class ReportedRun:
         }
 
 
-def _checked(
-    rows: Sequence[dict[str, Any]], names: Sequence[str], path: Path, numbers: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Check that rows have columns of these names, and which of them hold numbers."""
-    if rows and not set(names) <= rows[0].keys():
-        found = ", ".join(rows[0])
-        raise SoulsGraphError(f"{path}: expected the columns {', '.join(names)}, found {found}; remove the file.")
-    for row in rows:
-        for name in numbers:
-            if not isinstance(row[name], int | float):
-                raise SoulsGraphError(
-                    f"{path}: expected numbers in the column {name}, found {shown(row[name])}; remove the file."
-                )
-    return list(rows)
-
-
 def _settings_of(plan: Plan, stages: Sequence[Stage]) -> dict[str, str]:
     found = {name: value for name, value in to_table(plan).items() if name not in ("overrides", "skill_options")}
     learned = {part.skill: to_table(plan.hyperparameters(part)) for stage in stages for part in stage.parts}
@@ -163,11 +148,10 @@ def _words(value: object) -> str:
 
 
 class Video(NamedTuple):
-    """A fight's media type and content, and the PNG that is shown until it is played; a GIF has none."""
+    """A fight's kind of file, as mp4, and its content."""
 
     kind: str
     content: bytes
-    poster: bytes = b""
 
 
 def write_run_report(path: Path, runs: Sequence[RunFolder], video: Video | None = None) -> None:
@@ -179,10 +163,7 @@ def write_run_report(path: Path, runs: Sequence[RunFolder], video: Video | None 
     """
     reported = [ReportedRun(run) for run in runs]
     title = " beside ".join(one.name for one in reported)
-    parts = [_head(reported), _rates(reported), _curves(reported)]
-    parts += [section("A fight", _player(video))] if video else []
-    parts += [_graphs(reported), _lineage(reported), _settings(reported)]
-    text = page(title, *parts)
+    text = Report(title, [*_sections(reported, video)]).to_html()
     if len(text.encode()) > MOST_BYTES:
         raise SoulsGraphError(
             f"{path}: expected a page of at most {MOST_BYTES:,} bytes, found {len(text.encode()):,}; "
@@ -191,9 +172,44 @@ def write_run_report(path: Path, runs: Sequence[RunFolder], video: Video | None 
     write_text(path, text)
 
 
-def _head(runs: Sequence[ReportedRun]) -> Html:
-    heads = [tag("div", tag("h1", one.name), tag("p", _headline(one))) for one in runs]
-    return tag("header", heads, class_="beside")
+def _sections(runs: Sequence[ReportedRun], video: Video | None) -> Iterator[Section]:
+    # Imported here: every training has a page, few draw one.
+    from soulsgraph.results.figures import draw_curves, draw_graph
+
+    several = len(runs) > 1
+
+    def named(one: ReportedRun) -> str:
+        return one.name if several else ""
+
+    yield Section("", [f"**{one.name}**: {_headline(one)}" if several else _headline(one) for one in runs])
+    missing = [f"**{one.name} has not been evaluated yet.**" for one in runs if not one.rates]
+    rates = [Table(named(one), HEADINGS, [row.cells for row in one.rates], one.note) for one in runs]
+    yield Section("Win rates", [*_warnings(runs), *missing], rates)
+    curves = {one.name: one.curves for one in runs}
+    skills = dict.fromkeys(skill for each in curves.values() for skill in each)
+    panels = {
+        skill.replace("_", " "): {name: each[skill] for name, each in curves.items() if skill in each}
+        for skill in skills
+    }
+    note = "Return of greedy play, the mean over the episodes of a checkpoint and its 95 % interval."
+    drawn = {"curves.png": draw_curves(panels, "return")}
+    yield Section("Learning curves", [note] if panels else ["No learning curve is kept here."], pictures=drawn)
+    yield Section("A fight", pictures={} if video is None else {f"fight.{video.kind}": video.content})
+    graphs = {
+        f"graph-{place}.png": draw_graph(one.run.plan.skill_graph, one.versions) for place, one in enumerate(runs)
+    }
+    yield Section("Skill graph", ["An arrow leads from a skill to one that is trained with it frozen."], (), graphs)
+    yield Section("Lineage", tables=[Table(named(one), _LINEAGE, [*_lineage(one)]) for one in runs])
+    names = dict.fromkeys(name for one in runs for name in one.settings)
+    rows = [(name, *(one.settings.get(name, "-") for one in runs)) for name in names]
+    rows = [
+        (name, *(f"**{one}**" for one in values)) if len({*values}) > 1 else (name, *values) for name, *values in rows
+    ]
+    chosen = [row for row in rows if row[1][:2] == "**" or any(_chosen(one, row[0]) for one in runs)]
+    headings = ("setting", *(one.name for one in runs)) if several else ("setting", "value")
+    note = f"What differs from the preset{', or between the runs, which is bold' if several else ''}."
+    yield Section("Settings", [note if chosen else "Nothing but the preset's."], (Table("", headings, chosen),))
+    yield Section("All settings", tables=(Table("", headings, rows),))
 
 
 def _headline(one: ReportedRun) -> str:
@@ -210,24 +226,7 @@ def _headline(one: ReportedRun) -> str:
     return f"{who} in {plan.scenario} {rate}{setting}, after {one.decisions:,} decisions {planned}."
 
 
-def _beside(runs: Sequence[ReportedRun], parts: Sequence[Html]) -> Html:
-    """Show a part for each run, under its name where there are several."""
-    if len(parts) == 1:
-        return parts[0]
-    named = [tag("div", tag("h3", one.name), part) for one, part in zip(runs, parts, strict=True)]
-    return tag("div", named, class_="beside")
-
-
-def _rates(runs: Sequence[ReportedRun]) -> Html:
-    parts = []
-    for one in runs:
-        note = [tag("p", one.note, class_="faint")] if one.note else []
-        missing = tag("p", "This run has not been evaluated yet.", class_="faint")
-        parts.append(tag("div", table(_RATES, [row.cells for row in one.rates]), note) if one.rates else missing)
-    return section("Win rates", _warnings(runs), _beside(runs, parts))
-
-
-def _warnings(runs: Sequence[ReportedRun]) -> list[Html]:
+def _warnings(runs: Sequence[ReportedRun]) -> list[str]:
     """Return what hinders a comparison of rates that stand beside each other."""
     fights = {one.fought for one in runs if one.fought}
     scenarios, seeds = {one.run.plan.scenario for one in runs}, {one.run.plan.seed for one in runs}
@@ -238,61 +237,7 @@ def _warnings(runs: Sequence[ReportedRun]) -> list[Html]:
         found.append("The runs fight in other scenarios: their rates are not of the same task.")
     if len(seeds) > 1:
         found.append("The runs were trained from other seeds: one run of each says little about their settings.")
-    return [tag("p", words, class_="warning") for words in found]
-
-
-def _curves(runs: Sequence[ReportedRun]) -> Html:
-    drawn = {one.name if len(runs) == 1 else f"{number}: {one.name}": one.curves for number, one in enumerate(runs, 1)}
-    if not any(drawn.values()):
-        return section("Learning curves", tag("p", "No learning curve is kept here.", class_="faint"))
-    note = "Return of greedy play, the mean over the episodes of a checkpoint and its 95 % interval."
-    skills = list(dict.fromkeys(row["skill"] for rows in drawn.values() for row in rows))
-    curves = [draw_curve(skill, [_joined(rows, skill) for rows in drawn.values()]) for skill in skills]
-    names = legend(drawn if len(runs) > 1 else ())
-    return section("Learning curves", tag("p", note, class_="faint"), names, tag("div", curves, class_="curves"))
-
-
-def _joined(rows: Sequence[Mapping[str, Any]], skill: str) -> list[Curve]:
-    """Return the curves of a skill's stages one after another: points as (decisions, return, low, high)."""
-    curves, done = list[Curve](), 0.0
-    own = [row for row in rows if row["skill"] == skill]
-    for stage in dict.fromkeys(row["stage"] for row in own):
-        points = sorted((row for row in own if row["stage"] == stage), key=lambda row: row["step"])
-        curves.append([_point(done, row) for row in points])
-        done += float(points[-1]["step"])
-    return curves
-
-
-def _point(done: float, row: Mapping[str, Any]) -> tuple[float, float, float, float]:
-    mean = float(row["return"])
-    low, high = (float(row[end]) if isinstance(row.get(end), int | float) else mean for end in ("low", "high"))
-    return done + float(row["step"]), mean, low, high
-
-
-def _player(video: Video) -> Html:
-    source = data_uri(video.kind, video.content)
-    if video.kind.startswith("image/"):
-        return tag("img", src=source, alt="a fight")
-    poster = data_uri("image/png", video.poster)
-    return tag("video", src=source, poster=poster, controls=True, loop=True, muted=True, playsinline=True)
-
-
-def _graphs(runs: Sequence[ReportedRun]) -> Html:
-    note = tag("p", "An arrow leads from a skill to one that is trained with it frozen.", class_="faint")
-    return section(
-        "Skill graph", note, _beside(runs, [_draw_graph(one.run.plan.skill_graph, one.versions) for one in runs])
-    )
-
-
-def _lineage(runs: Sequence[ReportedRun]) -> Html:
-    headings = ("version", "scenario", "decisions", "seed", "trained on", "continues", "begun (UTC)", "digest")
-    parts: list[Html] = []
-    for one in runs:
-        scenarios = scenarios_of(one.run)
-        # One below the other: the tables are wide.
-        parts += [tag("h3", one.name)] if len(runs) > 1 else []
-        parts.append(table(headings, [_line(card, scenarios[card.skill, card.version]) for card in one.cards]))
-    return section("Lineage", *parts)
+    return [f"**{words}**" for words in found]
 
 
 def _learned(card: SkillCard) -> str:
@@ -300,27 +245,18 @@ def _learned(card: SkillCard) -> str:
     return f"cloned from {training.cloned:,}" if training.cloned else f"{training.steps:,}"
 
 
-def _line(card: SkillCard, scenario: str) -> tuple[str, ...]:
-    training = card.training
-    upstream = ", ".join(f"{one.skill} v{one.version}" for one in card.upstream) or "-"
-    parent = "-" if card.parent is None else f"v{card.parent}"
-    decisions, digest = _learned(card), card.digest[:12]
-    name, begun = f"{card.skill} v{card.version}", training.created[:16].replace("T", " ")
-    return (name, scenario, decisions, str(training.seed), upstream, parent, begun, digest)
+_LINEAGE = ("version", "scenario", "decisions", "seed", "trained on", "continues", "begun (UTC)", "digest")
 
 
-def _settings(runs: Sequence[ReportedRun]) -> Html:
-    """Show what differs from the presets, or between the runs, and everything below it to unfold."""
-    names = list(dict.fromkeys(name for one in runs for name in one.settings))
-    rows = [(name, *(one.settings.get(name, "-") for one in runs)) for name in names]
-    chosen = [row for row in rows if len(set(row[1:])) > 1 or any(_chosen(one, row[0]) for one in runs)]
-    differing = [number for number, (_, *values) in enumerate(chosen) if len(set(values)) > 1]
-    several = len(runs) > 1
-    headings = ("setting", *(one.name if several else "value" for one in runs))
-    words = "What differs from the preset" + (" or between the runs, which is marked." if several else ".")
-    own = table(headings, chosen, differing) if chosen else tag("p", "Nothing but the preset's.")
-    whole = tag("details", tag("summary", "all settings"), table(headings, rows))
-    return section("Settings", tag("p", words, class_="faint"), own, whole)
+def _lineage(one: ReportedRun) -> Iterator[tuple[str, ...]]:
+    scenarios = scenarios_of(one.run)
+    for card in one.cards:
+        training = card.training
+        upstream = ", ".join(f"{before.skill} v{before.version}" for before in card.upstream) or "-"
+        parent = "-" if card.parent is None else f"v{card.parent}"
+        name, begun = f"{card.skill} v{card.version}", training.created[:16].replace("T", " ")
+        scenario, digest = scenarios[card.skill, card.version], card.digest[:12]
+        yield name, scenario, _learned(card), str(training.seed), upstream, parent, begun, digest
 
 
 def _chosen(one: ReportedRun, name: str) -> bool:
@@ -331,30 +267,27 @@ def fight_video(runs: Sequence[RunFolder], gif: bool = False) -> Video:
     """Play the first evaluation fight of runs beside each other and film it.
 
     It is an MP4 where imageio-ffmpeg is installed, else or if asked for a `gif`, and shorter where it would be too
-    large. Until it is played a moment of it is seen in which something happens.
+    large.
 
     Raises:
         SoulsGraphError: if an agent cannot play.
         WriteError: if there is no place for a temporary file.
     """
     # Imported here: drawing takes a moment that a page without a video need not wait.
-    from soulsgraph.watch.watching import WRITERS, AgentSource, draw, frames, import_ffmpeg, play_fights, write_png
+    from soulsgraph.watch.watching import WRITERS, AgentSource, frames, import_ffmpeg, play_fights
 
-    sources, seconds = [AgentSource(run) for run in runs], _VIDEO_S
-    kind, ending = "image/gif", "gif"
+    sources, seconds, kind = [AgentSource(run) for run in runs], _VIDEO_S, "gif"
     if not gif:
         with suppress(SoulsGraphError):
             import_ffmpeg()
-            kind, ending = "video/mp4", "mp4"
+            kind = "mp4"
     with temporary_folder("soulsgraph-video-") as folder:
         while True:
             (fights,) = play_fights(sources, EVALUATION_SEED, 1, round(seconds / 0.1))
-            path = Path(folder) / f"fight.{ending}"
-            WRITERS[ending](path, frames(fights))
+            path = Path(folder) / f"fight.{kind}"
+            WRITERS[kind](path, frames(fights))
             if path.stat().st_size <= _MOST_VIDEO_BYTES:
-                poster = Path(folder) / "poster.png"
-                write_png(poster, [draw(fights, round(_POSTER_S / fights[0].tick_s))])
-                return Video(kind, path.read_bytes(), poster.read_bytes())
+                return Video(kind, path.read_bytes())
             seconds /= 2.0
 
 
@@ -378,39 +311,3 @@ def show_fight(place: Workplace, console: Console) -> None:
     else:
         for file in (film, page):
             place.board.call(lambda tracker, file=file: tracker.file(FIGHT, file))  # type: ignore[misc]
-
-
-def _draw_graph(graph: SkillGraph, notes: Mapping[str, str]) -> Html:
-    """Return a graph as SVG, with a note below every skill's name."""
-    depths: dict[str, int] = {}
-    for skill in graph.order:
-        depths[skill] = max((depths[before] + 1 for before, after in graph.edges if after == skill), default=0)
-    rows: dict[int, int] = {}
-    places: dict[str, tuple[float, float]] = {}
-    for skill, depth in depths.items():
-        row = rows.get(depth, 0)
-        rows[depth] = row + 1
-        places[skill] = (_EDGE + depth * (_WIDE + _GAP), _EDGE + row * (_HIGH + _ROW))
-    width = (max(depths.values()) + 1) * (_WIDE + _GAP) - _GAP + 2 * _EDGE
-    height = max(rows.values()) * (_HIGH + _ROW) - _ROW + 2 * _EDGE
-    edges = [_edge(places[before], places[after]) for before, after in graph.edges]
-    nodes = [_node(skill, notes.get(skill, ""), place) for skill, place in places.items()]
-    box = f"0 0 {width} {height}"
-    named = {"role": "img", "aria_label": "skill graph", "class_": "graph"}
-    return tag("div", tag("svg", edges, nodes, viewBox=box, width=width, height=height, **named), class_="wide")
-
-
-def _node(skill: str, note: str, place: tuple[float, float]) -> Html:
-    x, y = place
-    middle = x + _WIDE / 2
-    name = tag("text", skill.replace("_", " "), x=middle, y=y + 24)
-    below = tag("text", note, x=middle, y=y + 42, class_="small")
-    return tag("g", tag("rect", x=x, y=y, width=_WIDE, height=_HIGH, rx=7), name, below, class_="node")
-
-
-def _edge(before: tuple[float, float], after: tuple[float, float]) -> Html:
-    (x1, y1), (x2, y2) = (before[0] + _WIDE, before[1] + _HIGH / 2), (after[0], after[1] + _HIGH / 2)
-    bend = (x1 + x2) / 2
-    line = tag("path", d=f"M{x1} {y1} C{bend} {y1} {bend} {y2} {x2 - 7} {y2}", class_="edge")
-    tip = tag("path", d=f"M{x2} {y2} l-9 -5 v10 z", class_="arrow")
-    return tag("g", line, tip)

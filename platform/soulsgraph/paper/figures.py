@@ -141,10 +141,9 @@ def _draw_survival(axes: Axes, reproduction: Reproduction, unit: str, place: dic
     if training:
         draw_seeds(axes, training, BLUE, "while training, exploring")
     for policy, dashes in (("random", "--"), ("idle", "-.")):
-        measured = reproduction.measure.get(f"dodge {unit} {policy}")
-        if measured:
+        if len(measured := reproduction.measured(f"dodge {unit} {policy}")):
             label = f"{policy if policy == 'random' else 'no'} dodging, mean over seeds"
-            axes.axhline(measured.mean, color=INK, linestyle=dashes, linewidth=1.4, label=label)
+            axes.axhline(measured.mean(), color=INK, linestyle=dashes, linewidth=1.4, label=label)
     for length in PAPER_DODGE_LENGTHS if unit == "length" else ():
         papers = "paper: from about 150 to 300" if length == PAPER_DODGE_LENGTHS[0] else None
         axes.axhline(length, color=GREY, linestyle=":", linewidth=1.2, label=papers)

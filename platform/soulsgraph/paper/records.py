@@ -12,18 +12,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from rich.table import Table
+import pandas as pd
 
 from soulsgraph.paper.study import COLUMNS, DESCRIPTION, REFERENCE, TABLE_1_PARTS, Records
-from soulsgraph.results.seeds import SeedValues, paired_difference, paired_ratio, seed_curves
-from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import TextTable, read_rows, seeds_text
+from soulsgraph.results.seeds import NO_SEEDS, difference, ratio, seed_curves, seed_values
+from soulsgraph.results.statistics import WinRate, deviation_interval
+from soulsgraph.results.tables import Table, read_rows, seeds_text
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph.runs.study_folder import sessions_of
-from soulsgraph_envs.core.config import Where, read_file, to_table, validate
+from soulsgraph_envs.core.config import Where, read_file, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END as END_TO_END_SKILL
 
@@ -44,9 +43,9 @@ class SettingRates:
     seeds: Mapping[int, WinRate]
 
     @cached_property
-    def spread(self) -> SeedValues:
-        """The win rates in percent over seeds."""
-        return SeedValues({seed: count.percent for seed, count in self.seeds.items()})
+    def spread(self) -> pd.Series:
+        """The win rates in percent by seed."""
+        return pd.Series({seed: count.percent for seed, count in self.seeds.items()})
 
 
 @dataclass(frozen=True)
@@ -112,11 +111,7 @@ class Reproduction:
 
     @cached_property
     def settings(self) -> tuple[SettingRates, ...]:
-        """Every evaluated setting, in the order recorded.
-
-        Raises:
-            SoulsGraphError: if a seed is recorded twice for a setting.
-        """
+        """Every evaluated setting, in the order recorded."""
         groups: dict[tuple[str, ...], Records] = defaultdict(list)
         for row in self.rows:
             groups[row["label"], row["scenario"], row["start"]].append(row)
@@ -128,55 +123,31 @@ class Reproduction:
         found = {setting.label: setting for setting in self.settings if setting.part in TABLE_1_PARTS}
         return {row.label: found[row.label] for row in TABLE_1 if row.label in found}
 
-    def rates(self, label: str) -> SeedValues | None:
-        """Return the win rates of a row of Table 1 in percent, None where it was not evaluated."""
-        return self.setting[label].spread if label in self.setting else None
+    def rates(self, label: str) -> pd.Series:
+        """Return the win rates of a row of Table 1 in percent by seed, of no seed where it was not evaluated."""
+        return self.setting[label].spread if label in self.setting else NO_SEEDS
 
     @cached_property
-    def measure(self) -> Mapping[str, SeedValues]:
-        """The measures by name, each over seeds."""
-        values: dict[str, dict[int, float]] = defaultdict(dict)
-        for row in self.measures:
-            values[row["name"]][row["seed"]] = float(row["value"])
-        return {name: SeedValues(by_seed) for name, by_seed in values.items()}
+    def measure(self) -> Mapping[str, pd.Series]:
+        """The measures by name, each by seed."""
+        groups = pd.DataFrame(self.measures, columns=[*COLUMNS["measures"]]).groupby("name", sort=False)
+        return {str(name): seed_values(own, "value") for name, own in groups}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return every seed's wins as plain values, rates as ratios; the rows of Table 1 come first, in its order."""
-        order = {row.label: place for place, row in enumerate(TABLE_1)}
-        rows = [
-            {
-                "part": setting.part,
-                "setting": setting.label,
-                "scenario": setting.scenario,
-                "start": setting.start,
-                "paper_percent": setting.paper_percent,
-                "seeds": {
-                    str(seed): {"wins": count.wins, "episodes": count.episodes} for seed, count in setting.seeds.items()
-                },
-                "median_rate": median(count.wins / count.episodes for count in setting.seeds.values()),
-            }
-            for setting in sorted(self.settings, key=lambda item: (item.part, order.get(item.label, len(order))))
-        ]
-        return {"name": self.name, "preset": self.preset, "rows": rows}
+    def measured(self, name: str) -> pd.Series:
+        """Return a measure by seed, of no seed where it is not recorded."""
+        return self.measure.get(name, NO_SEEDS)
 
-    def to_rich(self) -> Table:
-        """Return every seed's wins as a table for the terminal."""
-        table = TextTable(title=f"Win rates, {self.title}")
-        for heading in ("setting", "paper", "median", "each seed in %", "wins"):
-            table.add_column(heading, justify="left" if heading == "setting" else "right")
-        for row in self.to_dict()["rows"]:
-            table.add_row(*_cells(row))
-        return table
-
-
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    papers = "" if row["paper_percent"] is None else f"{row['paper_percent']:g} %"
-    seeds = row["seeds"].values()
-    rates = " ".join(f"{100 * seed['wins'] / seed['episodes']:.1f}" for seed in seeds)
-    wins = " ".join(str(seed["wins"]) for seed in seeds)
-    episodes = "/".join(map(str, sorted({seed["episodes"] for seed in seeds})))
-    fight = f" ({row['scenario']}, {row['start']})" if row["part"] == REFERENCE else ""
-    return row["setting"] + fight, papers, f"{100 * row['median_rate']:.1f} %", rates, f"{wins} of {episodes}"
+    @property
+    def table(self) -> Table:
+        """What every seed won, a row for each setting, those of Table 1 first."""
+        rows = []
+        for one in (*self.setting.values(), *(one for one in self.settings if one.part not in TABLE_1_PARTS)):
+            fight = f" ({one.scenario}, {one.start})" if one.part == REFERENCE else ""
+            paper = "" if one.paper_percent is None else f"{one.paper_percent:g} %"
+            counts = (f"{rate.wins}/{rate.episodes}" for rate in one.seeds.values())
+            each = " ".join(f"{percent:.1f}" for percent in one.spread)
+            rows.append((one.label + fight, paper, f"{one.spread.median():.1f} %", each, " ".join(counts)))
+        return Table(f"Win rates, {self.title}", ("setting", "paper", "median", "each seed in %", "wins"), rows)
 
 
 def load_reproductions(folders: Sequence[Path]) -> tuple[Reproduction, ...]:
@@ -201,66 +172,19 @@ def load_reproductions(folders: Sequence[Path]) -> tuple[Reproduction, ...]:
 
 
 def _load(folder: Path) -> Reproduction:
-    records = {name: _read(folder / "records" / f"{name}.parquet", columns) for name, columns in COLUMNS.items()}
+    paths = {name: folder / "records" / f"{name}.parquet" for name in COLUMNS}
+    records = {name: read_rows(path) if path.exists() else [] for name, path in paths.items()}
     if not any(records.values()):
         found = "no records in it" if folder.exists() else "no such folder"
-        raise SoulsGraphError(f"{folder}: expected the folder of a reproduction, found {found}", _remedy(folder))
-    return Reproduction("", _described(folder), **records)
-
-
-def _described(folder: Path) -> Mapping[str, Any]:
-    """Read what describes a folder, and check what a report computes with; nothing where it is not there."""
-    if not (file := folder / DESCRIPTION).exists():
-        return {}
-    where, table = Where(file, remedy="restore the file from a copy"), dict[str, Any]
-    description = validate(table, read_file(where), where)
-    plan = validate(table, description.get("plan", {}), where.at("plan"))
-    validate(table, plan.get("overrides", {}), where.at("plan").at("overrides"))
-    sessions = sessions_of(folder)
-    took_s = round(sum(one.wall_time_s for one in sessions), 1)
-    return {**description, "wall_time_s": took_s, "sessions": [to_table(one) for one in sessions]}
-
-
-def _read(path: Path, columns: Sequence[str]) -> Records:
-    if not path.exists():
-        return []
-    remedy = _remedy(path.parents[1])
-    rows = read_rows(path, remedy)
-    missing = [name for name in columns if rows and name not in rows[0]]
-    if missing:
-        raise SoulsGraphError(f"{path}: expected columns {', '.join(columns)}; found no {', '.join(missing)}", remedy)
-    for row in rows:
-        if not _holds(row):
-            raise SoulsGraphError(
-                f"{path}: expected a seed, and wins of one or more episodes or a value, found {row!r:.200}", remedy
-            )
-    return rows
-
-
-def _remedy(folder: Path) -> str:
-    """Return the remedy for missing or damaged records, which are made from what is under `seeds/`."""
-    if (folder / DESCRIPTION).exists():
-        return "run the same reproduction again, which writes them"
-    return "name the folder of a reproduction"
-
-
-def _holds(row: Mapping[str, Any]) -> bool:
-    """Return whether a record's numbers are valid for statistics."""
-    wins, episodes = row.get("wins", 0), row.get("episodes", 1)
-    whole = all(type(number) is int for number in (row["seed"], wins, episodes))
-    numbers = (row.get("value", 0.0), row.get("step", 0))
-    return whole and 0 <= wins <= episodes and episodes > 0 and all(isinstance(n, int | float) for n in numbers)
+        raise SoulsGraphError(f"{folder}: expected the folder of a reproduction, found {found}; name another.")
+    file, sessions = folder / DESCRIPTION, [to_table(one) for one in sessions_of(folder)]
+    took = {"wall_time_s": round(sum(one["wall_time_s"] for one in sessions), 1), "sessions": sessions}
+    return Reproduction("", read_file(Where(file)) | took if file.exists() else {}, **records)
 
 
 def _setting(rows: Records) -> SettingRates:
     first, rows = rows[0], sorted(rows, key=lambda row: int(row["seed"]))
     seeds = {row["seed"]: WinRate(row["wins"], row["episodes"]) for row in rows}
-    if len(seeds) < len(rows):
-        found = ", ".join(str(row["seed"]) for row in rows)
-        raise SoulsGraphError(
-            f"setting {first['label']!r}: expected each seed once, found {found}; write the records again with "
-            "the same reproduction."
-        )
     percent = first.get("paper_percent")
     paper = None if percent is None or math.isnan(percent) else float(percent)
     return SettingRates(first["label"], first["part"], first["scenario"], first["start"], paper, seeds)
@@ -308,7 +232,7 @@ class ExpectedRange:
 
     def holds(self, value: float) -> bool:
         """Return whether the value lies within."""
-        return self.low <= value <= self.high
+        return bool(self.low <= value <= self.high)
 
     def text(self) -> str:
         """Return the range for readers, as `32-56 %` or `at most 5 %`."""
@@ -317,11 +241,11 @@ class ExpectedRange:
             return f"at most {high}{self.unit}"
         return f"at least {low}{self.unit}" if math.isinf(self.high) else f"{low}-{high}{self.unit}"
 
-    def verdict(self, subject: str, measured: SeedValues | float | None) -> RangeVerdict:
-        """Compare a value, or the median of values over seeds, with the range; None stands for no measurement."""
-        if measured is None:
+    def verdict(self, subject: str, measured: pd.Series | float) -> RangeVerdict:
+        """Compare a value, or the median of values over seeds, with the range; nan stands for no measurement."""
+        value = measured.median() if isinstance(measured, pd.Series) else measured
+        if math.isnan(value):
             return RangeVerdict(subject, self.text())
-        value = measured.median if isinstance(measured, SeedValues) else measured
         return RangeVerdict(subject, self.text(), f"{value:.{self.digits + 1}f}{self.unit}", self.holds(value))
 
 
@@ -390,38 +314,38 @@ def verdicts_of(reproduction: Reproduction) -> tuple[RangeVerdict, ...]:
     return (*verdicts(reproduction), *_controls(reproduction))
 
 
-def gain_share(reproduction: Reproduction, skill: str) -> SeedValues | None:
-    """Return each seed's gain over random as a share of the scripted policy's, None if not measured."""
+def gain_share(reproduction: Reproduction, skill: str) -> pd.Series:
+    """Return each seed's gain over random as a share of the scripted policy's."""
     trained, random, scripted = (
-        reproduction.measure.get(f"{skill} return {policy}") for policy in ("trained", "random", "scripted")
+        reproduction.measured(f"{skill} return {policy}") for policy in ("trained", "random", "scripted")
     )
-    return paired_ratio(paired_difference(trained, random), paired_difference(scripted, random))
+    return ratio(difference(trained, random), difference(scripted, random))
 
 
-def dodge_ratio(reproduction: Reproduction) -> SeedValues | None:
-    """Return each seed's seconds survived by trained dodging over those by random dodging, None if not measured."""
-    return paired_ratio(*(reproduction.measure.get(f"dodge seconds {policy}") for policy in ("trained", "random")))
+def dodge_ratio(reproduction: Reproduction) -> pd.Series:
+    """Return each seed's seconds survived by trained dodging over those by random dodging."""
+    return ratio(*(reproduction.measured(f"dodge seconds {policy}") for policy in ("trained", "random")))
 
 
-def baseline_growth(reproduction: Reproduction) -> SeedValues | None:
+def baseline_growth(reproduction: Reproduction) -> pd.Series:
     """Return each seed's seconds of an episode in the last tenth of the baseline's training over those in the first.
 
-    None where a seed recorded no episode in either, or none was trained.
+    Of no seed where a seed recorded no episode in either, or none was trained.
     """
     curves = seed_curves(reproduction.training, "episode_seconds", unit="end_to_end", skill=END_TO_END_SKILL)
     if curves is None:
-        return None
+        return NO_SEEDS
     tenth = 0.1 * curves.steps[-1]
     first, last = curves.steps <= tenth, curves.steps > curves.steps[-1] - tenth
     if not first.any():
-        return None
+        return NO_SEEDS
     growth = curves.values[:, last].mean(axis=1) / curves.values[:, first].mean(axis=1)
-    return SeedValues(dict(zip(curves.seeds, growth.tolist(), strict=True)))
+    return pd.Series(growth, curves.seeds)
 
 
-def fine_tuning_gain(reproduction: Reproduction) -> SeedValues | None:
-    """Return the points of win rate that each seed gained by fine-tuning, None if not measured."""
-    return paired_difference(reproduction.rates(FINE_TUNED), reproduction.rates(MID))
+def fine_tuning_gain(reproduction: Reproduction) -> pd.Series:
+    """Return the points of win rate that each seed gained by fine-tuning."""
+    return difference(reproduction.rates(FINE_TUNED), reproduction.rates(MID))
 
 
 def _against_paper(reproduction: Reproduction) -> Iterator[RangeVerdict]:
@@ -429,8 +353,7 @@ def _against_paper(reproduction: Reproduction) -> Iterator[RangeVerdict]:
         yield expected.verdict(label, reproduction.rates(label))
     yield from _orders(reproduction)
     for policy, expected in DODGE_LENGTHS.items():
-        length = reproduction.measure.get(f"dodge length {policy}")
-        yield expected.verdict(f"dodge: episode length, {policy}", length)
+        yield expected.verdict(f"dodge: episode length, {policy}", reproduction.measured(f"dodge length {policy}"))
     yield DODGE_RATIO.verdict("dodge: seconds survived, trained over random", dodge_ratio(reproduction))
     growth = baseline_growth(reproduction)
     yield BASELINE_GROWTH.verdict("end-to-end: seconds of an episode, end over beginning of training", growth)
@@ -440,18 +363,16 @@ def _against_paper(reproduction: Reproduction) -> Iterator[RangeVerdict]:
 
 
 def _orders(reproduction: Reproduction) -> Iterator[RangeVerdict]:
-    fine_tuned, mid, long = map(reproduction.rates, (FINE_TUNED, MID, LONG))
+    fine_tuned, mid, long = (float(reproduction.rates(label).median()) for label in (FINE_TUNED, MID, LONG))
     order = RangeVerdict("zero-shot from long range below mid-range", "median below that of the mid-range start")
-    if long and mid:
-        found = f"{long.median:.1f} against {mid.median:.1f} %"
-        order = replace(order, found=found, inside=long.median < mid.median)
+    if math.isfinite(long + mid):
+        order = replace(order, found=f"{long:.1f} against {mid:.1f} %", inside=long < mid)
     yield order
-    gain = fine_tuned.median - mid.median if fine_tuned and mid else None
-    yield FINE_TUNING_GAIN.verdict("fine-tuned above zero-shot, of medians", gain)
+    yield FINE_TUNING_GAIN.verdict("fine-tuned above zero-shot, of medians", fine_tuned - mid)
     collapse = RangeVerdict("no seed collapses in fine-tuning", "none below its own zero-shot rate")
-    if gains := fine_tuning_gain(reproduction):
-        collapsed = [str(seed) for seed, points in sorted(gains.by_seed.items()) if points < 0.0]
-        found = f"{len(collapsed)} of {seeds_text(len(gains.by_seed))}"
+    if len(gains := fine_tuning_gain(reproduction)):
+        collapsed = [str(seed) for seed, points in gains.items() if points < 0.0]
+        found = f"{len(collapsed)} of {seeds_text(len(gains))}"
         found += f" ({', '.join(collapsed)})" if collapsed else ""
         collapse = replace(collapse, found=found, inside=not collapsed)
     yield collapse
@@ -460,16 +381,13 @@ def _orders(reproduction: Reproduction) -> Iterator[RangeVerdict]:
 def _against_oracle(reproduction: Reproduction) -> Iterator[RangeVerdict]:
     oracles = _oracles(reproduction)
     for label, expected in ORACLE_SHARES.items():
-        setting = reproduction.setting.get(label)
+        setting, spread = reproduction.setting.get(label), reproduction.rates(label)
         oracle = oracles.get((setting.scenario, setting.start)) if setting else None
-        share = setting.spread.median / oracle.spread.median if setting and oracle and oracle.spread.median else None
-        yield expected.verdict(f"{label}: share of the oracle's win rate", share)
-        spread = setting.spread if setting and len(setting.seeds) > 1 else None
-        scatter = BEST_DEVIATION.verdict(
-            f"{label}: standard deviation over seeds", spread.deviation if spread else None
-        )
-        if spread:
-            low, high = spread.deviation_interval
+        best = oracle.spread.median() if oracle else 0.0
+        yield expected.verdict(f"{label}: share of the oracle's win rate", spread.median() / best if best else math.nan)
+        scatter = BEST_DEVIATION.verdict(f"{label}: standard deviation over seeds", spread.std())
+        if len(spread) > 1:
+            low, high = deviation_interval(spread)
             scatter = replace(scatter, found=f"{scatter.found} ({low:.1f}-{high:.1f})")
         yield scatter
 

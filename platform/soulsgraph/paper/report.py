@@ -1,4 +1,4 @@
-"""The report of a reproduction: Markdown for readers, JSON and Parquet for machines, figures for both.
+"""The report of a reproduction: the paper's table, expected ranges, measures, figures, and how it was made.
 
 Beside its win rates stand those that earlier reports hold of other seeds.
 """
@@ -6,34 +6,37 @@ Beside its win rates stand those that earlier reports hold of other seeds.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image
+import pandas as pd
+from matplotlib.figure import Figure
 
-from soulsgraph.pages.report_section import ReportFolder
+from soulsgraph.pages.report import Report, Section
 from soulsgraph.paper import figures, records
 from soulsgraph.paper.records import Reproduction, SettingRates, load_reproductions
 from soulsgraph.paper.study import REFERENCE, TABLE_1_PARTS, Records
 from soulsgraph.results import statistics
-from soulsgraph.results.figures import png_of
-from soulsgraph.results.seeds import SEED_FILTERS, SeedValues, difference_columns, paired_difference
-from soulsgraph.results.statistics import Interval
-from soulsgraph.results.tables import finite, markdown_table, number, read_rows, render, yes_no
+from soulsgraph.results.seeds import (
+    FIGURE_HEADINGS,
+    difference,
+    difference_columns,
+    figure_cells,
+    figures_of,
+    interval_cell,
+    mean_text,
+)
+from soulsgraph.results.statistics import Interval, WinRate
+from soulsgraph.results.tables import Table, number, read_rows
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import temporary_folder, write_text
 
 Row = Mapping[str, Any]
 
 #: Rows whose adjusted p value lies below this differ between the two groups of seeds.
 SIGNIFICANCE = 0.05
-
-_NEEDED = ("reproduction", "label", "part", "scenario", "start", "seed", "wins", "episodes")
 
 
 def load_earlier(reports: Sequence[Path]) -> Mapping[str, Reproduction]:
@@ -42,38 +45,20 @@ def load_earlier(reports: Sequence[Path]) -> Mapping[str, Reproduction]:
     Seeds of one name are pooled, whichever report they are from.
 
     Raises:
-        SoulsGraphError: if a folder holds no table of seeds, or a damaged one, or two hold the same seed.
+        SoulsGraphError: if a folder holds no table of seeds, or two hold the same seed.
     """
     rows: dict[str, Records] = {}
     for report in reports:
-        for name, own in _earlier_rows(report).items():
+        # Scripted references have no training seed.
+        trained = [row for row in read_rows(report / "tables" / "seeds.parquet") if row["part"] != REFERENCE]
+        for name in {row["reproduction"] for row in trained}:
+            own = [row for row in trained if row["reproduction"] == name]
             known = {(row["label"], row["seed"]) for row in rows.get(name, [])}
             if shared := sorted({row["seed"] for row in own if (row["label"], row["seed"]) in known}):
                 found = ", ".join(map(str, shared))
                 raise SoulsGraphError(f"{report}: {name}: expected seeds of its own, found {found} in another report.")
             rows[name] = [*rows.get(name, []), *own]
     return {name: Reproduction(name, rows=own) for name, own in rows.items()}
-
-
-def _earlier_rows(report: Path) -> dict[str, Records]:
-    """Read the win rates of every training seed from the folder of a report, by the reproductions' names.
-
-    Raises:
-        SoulsGraphError: if the folder holds no table of seeds, or a damaged one.
-    """
-    path = report / "tables" / "seeds.parquet"
-    rows = read_rows(path)
-    missing = [name for name in _NEEDED if not rows or name not in rows[0]]
-    if missing:
-        raise SoulsGraphError(
-            f"{path}: expected the seeds of a report, found no column {missing[0]}; "
-            "name the folder that holds an earlier report.md."
-        )
-    # Scripted references have no training seed.
-    trained = [row for row in rows if row["part"] != REFERENCE]
-    return {
-        name: [row for row in trained if row["reproduction"] == name] for name in {row["reproduction"] for row in rows}
-    }
 
 
 def agreement_rows(reproductions: Sequence[Reproduction], earlier: Mapping[str, Reproduction]) -> Records:
@@ -99,20 +84,19 @@ def agreement_rows(reproductions: Sequence[Reproduction], earlier: Mapping[str, 
     return rows
 
 
-def _compare(name: str, label: str, these: SeedValues, earlier: SeedValues) -> dict[str, Any]:
-    if shared := paired_difference(these, earlier):
-        found = ", ".join(map(str, shared.by_seed))
+def _compare(name: str, label: str, these: pd.Series, earlier: pd.Series) -> dict[str, Any]:
+    if len(shared := these.index.intersection(earlier.index)):
+        found = ", ".join(map(str, shared))
         raise SoulsGraphError(f"{name}: expected seeds that the earlier report lacks, found {found} in both.")
-    p = statistics.rank_test(these.values, earlier.values)
-    difference = statistics.welch_interval(these.values, earlier.values).columns("difference_")
-    mean = {"difference": these.mean - earlier.mean, **difference}
+    p = statistics.rank_test(these, earlier)
+    apart = statistics.welch_interval(these, earlier).columns("difference_")
+    mean = {"difference": float(these.mean() - earlier.mean()), **apart}
     return {"reproduction": name, "label": label, **_group("", these), **_group("earlier_", earlier), **mean, "p": p}
 
 
-def _group(prefix: str, spread: SeedValues) -> dict[str, Any]:
-    low, high = float(spread.values.min()), float(spread.values.max())
-    counted = {f"{prefix}seeds": spread.seeds, f"{prefix}median": spread.median}
-    return counted | Interval(low, high).columns(prefix)
+def _group(prefix: str, spread: pd.Series) -> dict[str, Any]:
+    ends = Interval(float(spread.min()), float(spread.max())).columns(prefix)
+    return figures_of(spread, {name: prefix + name for name in ("seeds", "median")}) | ends
 
 
 def report_tables(
@@ -127,7 +111,7 @@ def report_tables(
     settings = [(item.name, _place(setting), setting) for item in reproductions for setting in item.settings]
     tables: dict[str, Records] = {
         "settings": [
-            {"reproduction": name, **place, **_paper(setting), **setting.spread.columns()}
+            {"reproduction": name, **place, **_paper(setting), **figures_of(setting.spread)}
             for name, place, setting in settings
         ],
         "seeds": [
@@ -142,7 +126,7 @@ def report_tables(
             for verdict in records.verdicts_of(item)
         ],
         "measures": [
-            {"reproduction": item.name, "measure": name, **spread.columns()}
+            {"reproduction": item.name, "measure": name, **figures_of(spread)}
             for item in reproductions
             for name, spread in item.measure.items()
         ],
@@ -189,8 +173,8 @@ def _comparison_rows(reference: Reproduction, item: Reproduction) -> Records:
     rows: Records = []
     for label in (label for label in item.setting if label in reference.setting):
         mine, first = item.setting[label].spread, reference.setting[label].spread
-        several = min(len(mine.by_seed), len(first.by_seed)) > 1
-        overlap = mine.mean_interval.overlaps(first.mean_interval) if several else None
+        several = min(len(mine), len(first)) > 1
+        overlap = statistics.mean_interval(mine).overlaps(statistics.mean_interval(first)) if several else None
         names = {"reproduction": item.name, "from": reference.name, "label": label, "overlap": overlap}
         rows.append({**names, **difference_columns(mine, first)})
     return rows
@@ -205,112 +189,48 @@ def _ablation_rows(variants: Sequence[Reproduction]) -> Records:
     rows: Records = []
     reference = None
     for variant in variants:
-        scores = _scores(variant)
-        mine = SeedValues({seed: float(np.mean(each)) for seed, each in scores.items()})
+        known = [label for label in records.ABLATION_ROWS if label in variant.setting]
+        scores = pd.concat([variant.rates(label) for label in records.ABLATION_ROWS], axis=1, join="inner").sort_index()
         row: dict[str, Any] = {"variant": variant.name, "seeds": len(scores)}
-        for label in records.ABLATION_ROWS:
-            if label in variant.setting:
-                spread = variant.setting[label].spread
-                row |= {f"{label}: median": spread.median, f"{label}: deviation": spread.deviation}
-        if scores:
-            table = [*scores.values()]
+        for label in known:
+            names = {"median": f"{label}: median", "deviation": f"{label}: deviation"}
+            figures_over = figures_of(variant.rates(label), names)
+            row |= {name: figures_over[name] for name in names.values()}
+        if len(scores):
             row |= {
-                "score": statistics.interquartile_mean(table),
-                **statistics.interquartile_mean_interval(table).columns("score_"),
+                "score": statistics.interquartile_mean(scores),
+                **statistics.interquartile_mean_interval(scores).columns("score_"),
             }
-        if difference := paired_difference(mine, reference):
-            row |= {"difference": difference.mean, **difference.mean_interval.columns("difference_")}
-        reference = reference or mine
+        if reference is not None and len(apart := difference(scores.mean(axis=1), reference)):
+            row |= figures_of(apart, {"mean": "difference"})
+        reference = scores.mean(axis=1) if reference is None and len(scores) else reference
         rows.append(row)
     return rows
 
 
-def _scores(variant: Reproduction) -> dict[int, list[float]]:
-    """Return the win rates in the ablation's rows of every seed that has all of them."""
-    rates = [
-        variant.setting[label].spread.by_seed if label in variant.setting else {} for label in records.ABLATION_ROWS
-    ]
-    return {seed: [by_seed[seed] for by_seed in rates] for seed in sorted(set.intersection(*map(set, rates)))}
-
-
+#: Measures that are shares of decisions begin so.
 _SHARE = "share of "
 #: What a description holds for programs, or is shown session by session.
 _OF_THE_FILE = ("format", "format_version", "sessions")
-
-
-def _measures(item: Reproduction) -> dict[str, SeedValues]:
-    """Return episode lengths, returns and what is derived from them."""
-    derived = {
-        "dodge seconds, trained over random": records.dodge_ratio(item),
-        "end-to-end seconds, end over beginning of training": records.baseline_growth(item),
-    }
-    derived |= {
-        f"{skill}: share of the scripted gain over random": records.gain_share(item, skill)
-        for skill in records.GAIN_SHARES
-    }
-    measured = {name: spread for name, spread in item.measure.items() if _SHARE not in name}
-    return measured | {name: spread for name, spread in derived.items() if spread}
-
-
-def _actions(item: Reproduction) -> dict[str, SeedValues]:
-    """Return how often the end-to-end agent chose each action, in percent, the most frequent first."""
-    shares = [(name, spread) for name, spread in item.measure.items() if _SHARE in name]
-    return {
-        name.removeprefix(_SHARE): SeedValues({seed: 100.0 * share for seed, share in spread.by_seed.items()})
-        for name, spread in sorted(shares, key=lambda item: -item[1].median)
-    }
-
-
-def _others(item: Reproduction) -> list[SettingRates]:
-    """Return the settings that the paper lacks: further rows and the scripted references."""
-    return [setting for setting in item.settings if setting.part not in TABLE_1_PARTS]
-
-
-def _origin(reproduction: Reproduction) -> str:
-    """Return seeds, plan, versions, machine and wall time as recorded; a later session what changed since the last."""
-    facts = {name: value for name, value in reproduction.description.items() if name not in _OF_THE_FILE}
-    rows = [("seeds done", ", ".join(map(str, reproduction.seeds))), *_flat(facts)]
-    before: Row = {}
-    for index, session in enumerate(reproduction.description.get("sessions", ()), 1):
-        changed = {name: value for name, value in session.items() if value != before.get(name)}
-        rows += _flat(changed, f"session {index} ")
-        before = session
-    return markdown_table(("what", "value"), rows)
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name} ")
-        else:
-            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            yield f"{prefix}{name}".replace("_", " "), text
-
-
-def _paper_cell(percent: float | None) -> str:
-    """Return the paper's win rate, the count that fits it, and its Wilson and exact intervals."""
-    if percent is None:
-        return ""
-    paper = records.paper_rate(percent)
-    intervals = paper.interval, statistics.clopper_pearson_interval(paper.wins, paper.episodes)
-    wilson, exact = (f"{number(100.0 * low)} to {number(100.0 * high)}" for low, high in intervals)
-    return f"{percent:.1f} ({paper.wins}/{paper.episodes}; Wilson {wilson}; exact {exact})"
-
-
-#: What the template shows values by.
-_FILTERS: Mapping[str, Callable[..., Any]] = {
-    **SEED_FILTERS,
-    "of": lambda rows, item: [row for row in rows if row["reproduction"] == item.name],
-    "measures": _measures,
-    "actions": _actions,
-    "others": _others,
-    "origin": _origin,
-    "paper": _paper_cell,
-    "verdict": yes_no,
-}
-
-
-REPORT = "report.md"
+_ABOUT = (
+    'Every row of Table 1 of "Learning Transferable Skills in Action RPGs via Directed Skill Graphs and Selective '
+    'Adaptation" beside what the simulator gives. The median over training seeds decides whether a row lies inside its '
+    "expected range; rows outside stay as they came out, and no seed is left out."
+)
+_COMPUTED = """\
+- A training seed is one observation. Episodes of different seeds are never pooled as if they were independent.
+- A single agent's win rate has its Wilson 95 % interval; counts stand beside every percentage.
+- Over seeds: the median; the mean with Student's t interval; the interquartile mean with a stratified bootstrap
+  interval (Agarwal et al. 2021, rliable); the standard deviation with its chi-square interval, which takes normal
+  scatter for granted. One seed alone has no interval over seeds, and a t interval knows no bounds at 0 or 100 %.
+- Differences between rows and between presets are taken within each seed first; their t interval is over those.
+- Every seed plays the same evaluation episodes, so random or scripted play gives every seed the same figure unless
+  trained skills play with it.
+- The paper states 25 episodes a setting, but 33.3 % and 12.5 % are no multiples of 1/25: they fit 8/24 and 3/24. Their
+  intervals are those of 24 episodes; every other row's are those of 25.
+- Wilson and exact (Clopper-Pearson) intervals stand beside the paper's figures: so few episodes leave each of them
+  tens of points wide, and they say nothing of training seeds, of which the paper reports one.
+- A seed collapses in fine-tuning when its fine-tuned win rate lies below its own zero-shot one."""
 
 
 def write_report(
@@ -318,10 +238,8 @@ def write_report(
 ) -> Path:
     """Write the report of one or several reproductions and return its Markdown file.
 
-    Beside `report.md` lie `report.json`, `tables/*.parquet`, `figures/*.png` and `tensorboard/`; each is written
-    whole, the Markdown last. `variants` become the rows of the ablation table, the first being the reference;
-    `earlier` are folders of reports on other seeds to compare with, pooled.
-    Whatever was not recorded is left out.
+    `variants` become the rows of the ablation table, the first being the reference; `earlier` are folders of reports
+    on other seeds to compare with, pooled. Whatever was not recorded is left out.
 
     Raises:
         SoulsGraphError: if a folder holds no records, or some that are damaged, or shares a seed with `earlier`.
@@ -330,58 +248,247 @@ def write_report(
     reproductions, ablated = load_reproductions(folders), load_reproductions(variants)
     tables = report_tables(reproductions, ablated, load_earlier(earlier))
     kept = {name: rows for name, rows in tables.items() if rows}
-    report = ReportFolder(out)
-    pictures = _write_figures(reproductions, report)
-    for name, rows in kept.items():
-        report.add_table(name, rows)
     described = {
         kind: {item.name: {"seeds": item.seeds, **item.description} for item in items}
         for kind, items in (("reproductions", reproductions), ("variants", ablated))
     }
-    report.end(finite({**described, "tables": kept, "figures": pictures}))
-    names = {item.name for item in reproductions}
-    made = (*reproductions, *(item for item in ablated if item.name not in names))
-    text = render(
-        Path(__file__).with_name("report.md.jinja"),
-        _FILTERS,
-        reproductions=reproductions,
-        tables=tables,
-        table_1=TABLE_1,
-        row_ranges=records.ROW_RANGES,
-        ablation_rows=records.ABLATION_ROWS,
-        beyond_paper=records.BEYOND_PAPER,
-        significance=SIGNIFICANCE,
-        pictures=pictures,
-        made=made,
-    )
-    write_text(out / REPORT, text)
-    return out / REPORT
+    report = Report("The paper's results, reproduced", [*_sections(reproductions, ablated, tables)])
+    return report.write(out, {**described, "tables": kept}, kept)
 
 
-def _write_figures(reproductions: Sequence[Reproduction], report: ReportFolder) -> dict[str, str]:
-    """Write every figure as PNG and for TensorBoard; return their titles by file name."""
-    drawn = {"table-1": ("Win rates of every seed beside the paper's", figures.draw_win_rates(reproductions))}
-    drawers = {
-        "figures-2-3": ("Return over steps of the five skills", figures.draw_skill_returns),
-        "figure-5": ("Return and episode length of the end-to-end baseline", figures.draw_baseline),
-        "figure-6": ("Dodge's episode length beside random dodging", figures.draw_dodge_lengths),
+def _sections(
+    reproductions: Sequence[Reproduction], ablated: Sequence[Reproduction], tables: Mapping[str, Records]
+) -> Iterator[Section]:
+    def of(item: Reproduction, table: str) -> Records:
+        return [row for row in tables[table] if row["reproduction"] == item.name]
+
+    outside = {
+        item.title: [
+            f"{row['subject']} ({row['found']} instead of {row['expected']})"
+            for row in of(item, "expected_ranges")
+            if row["inside"] is False
+        ]
+        for item in reproductions
     }
+    lines = [f"- {title}: {'; '.join(rows) or 'nothing'}" for title, rows in outside.items()]
+    yield Section("Outside the expected range", (_ABOUT, "\n".join(lines)))
+    yield Section("Beside earlier seeds", tables=(_agreement_table(tables["agreement"]),))
+    yield Section(
+        "Table 1",
+        tables=[
+            table
+            for item in reproductions
+            for table in _table_1(item, [row for row in of(item, "settings") if row["part"] in TABLE_1_PARTS])
+        ],
+    )
+    if len(reproductions) > 1:
+        yield Section("Beside each other", tables=[*_beside(reproductions, tables["comparison"])])
+    yield Section("Figures", pictures=_pictures(reproductions))
+    ranges = [
+        table
+        for item in reproductions
+        for table in (
+            Table(
+                f"Expected ranges, {item.title}",
+                ("of", "expected", "found", "verdict"),
+                [
+                    (row["subject"], row["expected"], row["found"], yes_no(row["inside"]))
+                    for row in of(item, "expected_ranges")
+                ],
+            ),
+            Table(
+                f"Differences between rows, {item.title}, paired by seed",
+                ("difference", *_DIFFERENCE, "median points"),
+                [
+                    (f"{row['first']} - {row['second']}", *_difference_cells(row), number(row["median"]))
+                    for row in of(item, "differences")
+                ],
+            ),
+        )
+    ]
+    yield Section("Expected ranges and differences", tables=ranges)
+    measured = [table for item in reproductions for table in _measured(item, of(item, "settings"))]
+    yield Section("Measures and controls", tables=measured)
+    yield Section("Ablation", tables=(_ablation_table(tables["ablation"]),))
+    names = {item.name for item in reproductions}
+    made = [*reproductions, *(item for item in ablated if item.name not in names)]
+    yield Section(
+        "Seeds, versions, machine and time",
+        tables=[Table(f"How {item.title} was made", ("what", "value"), _origin(item)) for item in made],
+    )
+    yield Section("How the figures are computed", (_COMPUTED,))
+
+
+def _agreement_table(rows: Records) -> Table:
+    cells = []
+    for row in rows:
+        groups = [
+            f"{number(median)} ({number(low)} to {number(high)}), {seeds}"
+            for of in ("", "earlier_")
+            for median, low, high, seeds in [[row[of + name] for name in ("median", "low", "high", "seeds")]]
+        ]
+        apart = "{difference:+.1f} ({difference_low:+.1f} to {difference_high:+.1f})".format(**row)
+        verdict = "agree" if row["agree"] else "**differ**"
+        cells.append((row["label"], row["reproduction"], *groups, apart, number(row["adjusted_p"], 3), verdict))
+    headings = ("row", "preset", "these seeds", "earlier seeds", "difference", "adjusted p", "the two groups")
+    note = (
+        "Win rates in %: median (lowest to highest seed), number of seeds; the groups share no seed. The difference is "
+        "that of the means in points, with Welch's t interval. Two-sided Mann-Whitney tests, Holm's adjustment over "
+        f"the rows of a preset, {SIGNIFICANCE} as the limit."
+    )
+    return Table("", headings, cells, note)
+
+
+def _table_1(item: Reproduction, rows: Records) -> Iterator[Table]:
+    order, cells = [*item.setting], []
+    for row in sorted(rows, key=lambda row: order.index(row["label"])):
+        expected = records.ROW_RANGES[row["label"]]
+        verdict = [expected.text(), yes_no(expected.holds(row["median"]))]
+        verdict = ["", ""] if item.preset in records.BEYOND_PAPER else verdict
+        cells.append((row["label"], _paper_cell(row), str(row["seeds"]), *figure_cells(row), *verdict))
+    headings = ("row", "paper", "seeds", *FIGURE_HEADINGS, "expected", "median is")
+    yield Table(f"{item.title}: win rates in %, {item.seeds_told}", headings, cells)
+    seeds = sorted({seed for setting in item.setting.values() for seed in setting.seeds})
+    each = [
+        (label, *(_seed_cell(setting.seeds[seed]) if seed in setting.seeds else "" for seed in seeds))
+        for label, setting in item.setting.items()
+    ]
+    yield Table(f"{item.title}: each seed", ("row", *(f"seed {seed}" for seed in seeds)), each)
+
+
+def _seed_cell(rate: WinRate) -> str:
+    low, high = rate.interval.scaled(100.0)
+    return f"{rate.wins}/{rate.episodes}: {rate.percent:.1f} ({low:.1f} to {high:.1f})"
+
+
+_DIFFERENCE = ("points (t interval)", "seeds above / below")
+
+
+def _difference_cells(row: Row) -> tuple[str, str]:
+    """Return what `difference_columns` has."""
+    if not row["seeds"]:
+        return "no shared seed", ""
+    return interval_cell(row, "mean"), f"{row['seeds_above']} / {row['seeds_below']} of {row['seeds']}"
+
+
+def _beside(reproductions: Sequence[Reproduction], comparison: Records) -> Iterator[Table]:
+    rows = []
+    for row in TABLE_1:
+        spreads = [item.rates(row.label) for item in reproductions]
+        paper = "" if row.paper_percent is None else f"{row.paper_percent:.1f}"
+        medians = [f"**{number(one.median())}**; {mean_text(one)}" if len(one) else "" for one in spreads]
+        rows.append((row.label, paper, *medians))
+    title = "Win rates in %: median over seeds; mean (t interval)"
+    yield Table(title, ("row", "paper", *(item.title for item in reproductions)), rows)
+    verdicts = {True: "overlap", False: "**apart**", None: ""}
+    cells = [
+        (row["label"], f"{row['reproduction']} - {row['from']}", *_difference_cells(row), verdicts[row["overlap"]])
+        for row in comparison
+    ]
+    headings = ("row", "difference", *_DIFFERENCE, "t intervals of the means")
+    yield Table("Differences, paired by seed", headings, cells)
+
+
+def _measured(item: Reproduction, settings: Records) -> Iterator[Table]:
+    """Yield measures with what is derived from them, how often actions were chosen, and settings beside Table 1."""
+    derived = {
+        "dodge seconds, trained over random": records.dodge_ratio(item),
+        "end-to-end seconds, end over beginning of training": records.baseline_growth(item),
+    }
+    derived |= {
+        f"{skill}: share of the scripted gain over random": records.gain_share(item, skill)
+        for skill in records.GAIN_SHARES
+    }
+    measured = {name: spread for name, spread in item.measure.items() if not name.startswith(_SHARE)}
+    shares = {name.removeprefix(_SHARE): 100.0 * one for name, one in item.measure.items() if name not in measured}
+    actions = dict(sorted(shares.items(), key=lambda item: -item[1].median()))
+    known = {name: spread for name, spread in derived.items() if len(spread)}
+    yield _spreads(f"Measures, {item.title}", "measure", measured | known)
+    title = f"What the end-to-end agent does, {item.title}: % of its greedy decisions"
+    yield _spreads(title, "action", actions)
+    others = [
+        (f"{row['label']} ({row['scenario']}, {row['start']})", *figure_cells(row), _each_seed(item, row))
+        for row in settings
+        if row["part"] not in TABLE_1_PARTS
+    ]
+    headings = ("setting", *FIGURE_HEADINGS, "each seed")
+    yield Table(f"Other settings, {item.title}: win rates in %", headings, others)
+
+
+def _each_seed(item: Reproduction, row: Row) -> str:
+    (setting,) = (one for one in item.settings if _place(one).items() <= row.items())
+    return ", ".join(f"{rate.wins}/{rate.episodes}" for rate in setting.seeds.values())
+
+
+def _spreads(title: str, what: str, spreads: Mapping[str, pd.Series]) -> Table:
+    rows = []
+    for name, spread in spreads.items():
+        digits = 2 if abs(spread.median()) < 10.0 else 1
+        each = ", ".join(number(value, digits) for value in spread)
+        rows.append((name, *figure_cells(figures_of(spread), digits), each))
+    return Table(title, (what, *FIGURE_HEADINGS, "each seed"), rows)
+
+
+def _ablation_table(rows: Records) -> Table:
+    cells = []
+    for row in rows:
+        medians = [
+            f"{number(row[f'{label}: median'])} ({number(row[f'{label}: deviation'])})"
+            if f"{label}: median" in row
+            else ""
+            for label in records.ABLATION_ROWS
+        ]
+        scores = [interval_cell(row, name) for name in ("score", "difference")]
+        cells.append((row["variant"], str(row["seeds"]), *medians, *scores))
+    headings = (
+        "variant", "seeds", *records.ABLATION_ROWS, "interquartile mean of all", "difference from the first"
+    )  # fmt: skip
+    note = "Win rates in %: median over seeds (standard deviation); intervals are 95 %."
+    return Table("", headings, cells, note)
+
+
+def _origin(reproduction: Reproduction) -> list[tuple[str, str]]:
+    """Return seeds, plan, versions, machine and wall time as recorded; a later session what changed since the last."""
+    facts = {name: value for name, value in reproduction.description.items() if name not in _OF_THE_FILE}
+    rows = [("seeds done", ", ".join(map(str, reproduction.seeds))), *_flat(facts)]
+    before: Row = {}
+    for index, session in enumerate(reproduction.description.get("sessions", ()), 1):
+        changed = {name: value for name, value in session.items() if value != before.get(name)}
+        rows += _flat(changed, f"session {index} ")
+        before = session
+    return rows
+
+
+def _flat(values: Row, prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name} ")
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield f"{prefix}{name}".replace("_", " "), text
+
+
+def yes_no(value: bool | None) -> str:
+    """Return a verdict as a word; outside is printed bold."""
+    return "not measured" if value is None else "inside" if value else "**outside**"
+
+
+def _paper_cell(row: Row) -> str:
+    """Return the paper's win rate, the count that fits it, and its Wilson and exact intervals."""
+    wilson, exact = (
+        f"{number(row[f'paper_{kind}_low'])} to {number(row[f'paper_{kind}_high'])}" for kind in ("wilson", "exact")
+    )
+    count = f"{row['paper_wins']}/{row['paper_episodes']}"
+    return f"{row['paper_percent']:.1f} ({count}; Wilson {wilson}; exact {exact})"
+
+
+def _pictures(reproductions: Sequence[Reproduction]) -> dict[str, Figure | None]:
+    pictures = {"table-1.png": figures.draw_win_rates(reproductions)}
     for item in reproductions:
         slug = re.sub(r"[^a-z0-9]+", "-", item.name.lower()).strip("-")
-        drawn |= {f"{name}-{slug}": (f"{title}, {item.title}", draw(item)) for name, (title, draw) in drawers.items()}
-    # Imported here: it takes a second.
-    from torch.utils.tensorboard.writer import SummaryWriter
-
-    titles = {}
-    with temporary_folder("soulsgraph-events-") as folder:
-        events = folder / "events"
-        with SummaryWriter(str(events)) as board:
-            for name, (title, figure) in drawn.items():
-                if figure:
-                    content = png_of(figure)
-                    report.add_picture(name, content)
-                    image = np.asarray(Image.open(BytesIO(content)).convert("RGB"))
-                    board.add_image(name, image, dataformats="HWC")
-                    titles[f"{name}.png"] = title
-        report.add_events(events)
-    return titles
+        pictures |= {
+            f"figures-2-3-{slug}.png": figures.draw_skill_returns(item),
+            f"figure-5-{slug}.png": figures.draw_baseline(item),
+            f"figure-6-{slug}.png": figures.draw_dodge_lengths(item),
+        }
+    return pictures

@@ -9,7 +9,7 @@ import pandas as pd
 from rich.console import Console
 
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.seeds import SeedValues, paired_difference
+from soulsgraph.results.seeds import difference, mean_text, seed_values
 from soulsgraph.results.tables import markdown_table, number, write_results
 from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
@@ -94,22 +94,18 @@ class GraphFolder(StudyFolder[GraphStudy]):
             WriteError: if the folder cannot be written.
         """
         plan, frame = self.plan.plan, pd.read_parquet(self.path / self.tables / f"{_AGENTS}.parquet")
-        rates = {
-            graph: SeedValues(dict(zip(own["seed"], 100.0 * own["rate"], strict=True)))
-            for graph, own in frame.groupby("graph", sort=False)
-        }
+        rates = {str(graph): 100.0 * seed_values(own, "rate") for graph, own in frame.groupby("graph", sort=False)}
         seconds, first = frame.groupby("graph")["seconds"].mean(), rates[self.plan.graphs[0]]
         rows: list[tuple[str, ...]] = [
             (
                 graph,
-                str(len(rate.by_seed)),
-                ", ".join(map(number, rate.values)),
-                rate.mean_text,
-                "" if rate is first or not more else more.mean_text,
+                str(len(rate)),
+                ", ".join(map(number, rate)),
+                mean_text(rate),
+                "" if rate is first else mean_text(difference(rate, first)),
                 number(seconds[graph]),
             )
             for graph, rate in rates.items()
-            for more in [paired_difference(rate, first)]
         ]
         common = {name: getattr(plan, name) for name in ("preset", "scale", "episodes")}
         fight = {"scenario": slug(plan.scenario), "scenario_digest": scenario_digest(plan.scenario)}

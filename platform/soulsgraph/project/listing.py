@@ -8,7 +8,7 @@ from dataclasses import fields
 import gymnasium
 
 from soulsgraph.continual.methods import METHODS
-from soulsgraph.results.tables import Listing
+from soulsgraph.results.tables import Table
 from soulsgraph_envs.continual.sequences import ContinualSequence, sequence_names
 from soulsgraph_envs.core.config import find, load_data, shipped_names
 from soulsgraph_envs.core.errors import plain_range
@@ -20,7 +20,7 @@ from soulsgraph_policies.agents.projects import find_graph, graph_names, loaded_
 from soulsgraph_policies.learning import hyperparameters as dqn
 
 
-def scenarios() -> Listing:
+def scenarios() -> Table:
     """List the shipped scenarios."""
     rows = []
     for name in shipped_names("scenario"):
@@ -29,10 +29,10 @@ def scenarios() -> Listing:
         who = load_boss(fight.boss), load_player(fight.player)
         boss = f"{who[0].name}, phase {who[0].phase}" + (" and on" if fight.transition else "")
         rows.append((name, boss, who[1].name, window, str(fight.flasks), fight.start))
-    return Listing("scenarios", ("name", "boss", "player", "boss HP", "flasks", "start"), tuple(rows))
+    return Table("scenarios", ("name", "boss", "player", "boss HP", "flasks", "start"), tuple(rows))
 
 
-def presets() -> Listing:
+def presets() -> Table:
     """List the presets, each with what it changes of the paper's."""
     rows = []
     for preset in dqn.PRESETS.values():
@@ -42,19 +42,19 @@ def presets() -> Listing:
         told += [f"budget of {skill} x {factor:g}" for skill, factor in preset.budgets.items()]
         told += [f"{' and '.join(preset.jointly)} jointly"] if preset.jointly else []
         rows.append((preset.name, str(preset.lanes), str(preset.steps_per_round), ", ".join(told) or "nothing"))
-    return Listing("presets", ("name", "lanes", "decisions a round", "changes"), tuple(rows))
+    return Table("presets", ("name", "lanes", "decisions a round", "changes"), tuple(rows))
 
 
-def options() -> Listing:
+def options() -> Table:
     """List the options that a preset may set and `--set` change, each with its default in the paper's."""
     defaults = {
         spec.name: spec.default for cls in (dqn.Preset, SkillOptions, dqn.DQNHyperparameters) for spec in fields(cls)
     }
     rows = tuple((name, "none" if defaults[name] is None else str(defaults[name])) for name in dqn.OPTION_NAMES)
-    return Listing("options", ("name", "default"), rows)
+    return Table("options", ("name", "default"), rows)
 
 
-def skills() -> Listing:
+def skills() -> Table:
     """List the skills, those of projects that are loaded included."""
     rows = []
     for name in skill_names():
@@ -63,20 +63,20 @@ def skills() -> Listing:
         size = str(skill.observation.size)
         rows.append((name, _owner(name), size, actions, str(task.horizon), f"{task.budget:,}", over))
     headings = ("name", "of", "observed values", "actions", "horizon", "budget", "precedence over")
-    return Listing("skills", headings, tuple(rows))
+    return Table("skills", headings, tuple(rows))
 
 
-def graphs() -> Listing:
+def graphs() -> Table:
     """List the skill graphs, those of projects that are loaded included."""
     rows = []
     for name in graph_names():
         graph = find_graph(name)
         edges = ", ".join(f"{a} -> {b}" for a, b in graph.edges) or "none"
         rows.append((name, ", ".join(graph.order), edges))
-    return Listing("graphs", ("name", "skills in training order", "edges"), tuple(rows))
+    return Table("graphs", ("name", "skills in training order", "edges"), tuple(rows))
 
 
-def sequences() -> Listing:
+def sequences() -> Table:
     """List the shipped sequences of bosses."""
     rows = []
     for name in sequence_names():
@@ -85,10 +85,10 @@ def sequences() -> Listing:
         budgets = f"{found.first_budget:,}", f"{found.budget:,}"
         rows.append((name, found.family, str(len(found.tasks)), str(len({*found.scenarios})), *budgets))
     headings = ("name", "family", "tasks", "bosses", "decisions of the first task", "of each other")
-    return Listing("sequences", headings, tuple(rows))
+    return Table("sequences", headings, tuple(rows))
 
 
-def methods() -> Listing:
+def methods() -> Table:
     """List the continual methods with what each adapts, keeps and comes from."""
     rows = tuple(
         (
@@ -101,26 +101,26 @@ def methods() -> Listing:
         for method in METHODS.values()
     )
     headings = ("name", "skills that adapt", "versions that play a task", "coefficients", "source")
-    return Listing("methods", headings, rows)
+    return Table("methods", headings, rows)
 
 
-def environments() -> Listing:
+def environments() -> Table:
     """List the environments by their ids; each has a page of its own (docs/environments.md)."""
     ids = sorted(spec.id for spec in gymnasium.registry.values() if spec.namespace == "soulsgraph")
-    return Listing("environments", ("id",), tuple((id,) for id in ids))
+    return Table("environments", ("id",), tuple((id,) for id in ids))
 
 
-def controls() -> Listing:
+def controls() -> Table:
     """List every control that an action may hold or press, and the skills that do."""
     skills = [make_skill(name) for name in skill_names()]
     rows = [(one, ", ".join(skill.name for skill in skills if one in skill.controls) or "none") for one in Control]
-    return Listing("controls", ("name", "used by"), tuple((str(one.name), used) for one, used in rows))
+    return Table("controls", ("name", "used by"), tuple((str(one.name), used) for one, used in rows))
 
 
-def columns() -> Listing:
+def columns() -> Table:
     """List the columns of the State, in its order: units, and the readings of a game that each is made of."""
     rows = tuple((one.name, UNITS[one], ", ".join(raw.name.lower() for raw in MADE_OF[one])) for one in Column)
-    return Listing("columns", ("name", "unit", "made of"), rows)
+    return Table("columns", ("name", "unit", "made of"), rows)
 
 
 def _owner(skill: str) -> str:
@@ -135,7 +135,7 @@ def _controls(controls: Control) -> str:
 
 
 #: What can be listed, and how.
-LISTS: Mapping[str, Callable[[], Listing]] = {
+LISTS: Mapping[str, Callable[[], Table]] = {
     "scenarios": scenarios,
     "presets": presets,
     "options": options,

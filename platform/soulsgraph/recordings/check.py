@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
-from rich.table import Table
+from rich.console import RenderableType
 
 from soulsgraph.recordings.files import Recording, damaged, read_header, read_recording, recording_files
 from soulsgraph.recordings.format import Header, RecordingOrigin
@@ -141,7 +141,7 @@ def groups_of(headers: Iterable[Header]) -> Sequence[Group]:
     return [Group(*key, tuple(groups[key])) for key in sorted(groups)]
 
 
-def list_fights(headers: Iterable[Header]) -> list[Table]:
+def list_fights(headers: Iterable[Header]) -> list[RenderableType]:
     """Return tables of every fight, one for each group."""
     groups = groups_of(headers)
     return [text_table(group.title, _LIST_HEADINGS, map(_fight_cells, group.headers)) for group in groups]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from soulsgraph.results.seeds import SeedCurves, SeedsTable, SeedValues, moving_average
+from soulsgraph.results.seeds import SeedCurves, seed_values
+from soulsgraph.results.statistics import mean_interval
 from soulsgraph_envs.core.files import whole_file
+from soulsgraph_policies.agents.projects import SkillGraph
 
 # Okabe and Ito's palette (2008), without yellow, which is faint on white.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
@@ -68,37 +72,86 @@ def draw_seeds(axes: Axes, curves: SeedCurves, colour: str, label: str, offset: 
 
 def draw_smoothed(axes: Axes, raw: SeedCurves, colour: str, label: str) -> None:
     """Draw the mean over seeds as it is, dotted, and its moving average as `draw_seeds` does."""
-    smooth = SeedCurves(raw.seeds, raw.steps, moving_average(raw.values, _PERIODS))
+    smooth = SeedCurves(raw.seeds, raw.steps, pd.DataFrame(raw.values.T).rolling(_PERIODS, 1).mean().to_numpy().T)
     mean = f"{label}: mean over seeds"
     axes.plot(raw.steps / 1_000.0, raw.mean, ":", color=colour, alpha=0.5, linewidth=0.9, label=mean, zorder=3)
     shade = " with its 95 % t interval" if smooth.interval else ""
     draw_seeds(axes, smooth, colour, f"{label}: {_PERIODS}-period average{shade}")
 
 
-def draw_spread(axes: Axes, height: float, step: float, spread: SeedValues, colour: str) -> None:
+def draw_spread(axes: Axes, height: float, step: float, spread: pd.Series, colour: str) -> None:
     """Draw every seed's value as a point on a line, the median and the t interval of the mean.
 
     Points that would overlap are set apart by whole `step`s, in units of the height.
     """
-    low, high = spread.mean_interval
+    low, high = mean_interval(spread)
     if math.isfinite(low):
         axes.plot([low, high], [height] * 2, color=colour, linewidth=3.0, alpha=0.35, zorder=3, solid_capstyle="butt")
-    axes.plot(spread.values, height + step * _swarm(spread.values), "o", color=colour, mfc="none", ms=4.5, zorder=4)
-    axes.plot(spread.median, height, "|", color=colour, markersize=15.0, markeredgewidth=2.6, zorder=5)
+    values = spread.to_numpy()
+    axes.plot(values, height + step * _swarm(values), "o", color=colour, mfc="none", ms=4.5, zorder=4)
+    axes.plot(spread.median(), height, "|", color=colour, markersize=15.0, markeredgewidth=2.6, zorder=5)
 
 
 @styled
-def draw_settings(table: SeedsTable, value: str, label: str, scale: float = 1.0) -> Figure:
-    """Draw the first settings of a table over seeds, the first at the top, by a value of its seeds' rows."""
-    drawn = [*reversed(table.summary[:_MOST_SETTINGS])]
+def draw_settings(frame: pd.DataFrame, by: Sequence[str], value: str, label: str, scale: float = 1.0) -> Figure:
+    """Draw a value of the first settings of a frame over seeds, the first at the top."""
+    drawn = [*frame.groupby([*by], sort=False)][:_MOST_SETTINGS][::-1]
     figure = Figure(figsize=(7.5, 0.9 + 0.4 * len(drawn)))
     axes = figure.subplots()
-    for height, setting in enumerate(drawn):
-        rows = [row for row in table.by_seed if all(row[name] == setting[name] for name in table.keys)]
-        draw_spread(axes, height, 0.1, SeedValues({row["seed"]: scale * row[value] for row in rows}), BLUE)
-    names = [", ".join(f"{name} {_short(setting[name])}" for name in table.keys) for setting in drawn]
+    for height, (_, rows) in enumerate(drawn):
+        draw_spread(axes, height, 0.1, scale * seed_values(rows, value), BLUE)
+    names = [", ".join(f"{name} {_short(one)}" for name, one in zip(by, key, strict=True)) for key, _ in drawn]
     axes.set_yticks(range(len(drawn)), list(map(literal, names)))
     axes.set(xlabel=label, ylim=(-0.7, len(drawn) - 0.3))
+    return figure
+
+
+@styled
+def draw_curves(panels: Mapping[str, Mapping[str, pd.DataFrame]], label: str) -> Figure | None:
+    """Draw curves, by panel and name: frames with columns step, mean, low and high; None where there is none."""
+    drawn = {title: curves for title, curves in panels.items() if curves}
+    if not drawn:
+        return None
+    columns = min(len(drawn), 3)
+    figure = Figure(figsize=(4.0 * columns + 0.6, 3.0 * -(-len(drawn) // columns) + 0.5))
+    grid = figure.subplots(-(-len(drawn) // columns), columns, squeeze=False)
+    places = {name: place for place, name in enumerate(dict.fromkeys(name for each in drawn.values() for name in each))}
+    for axes in grid.flat[len(drawn) :]:
+        axes.set_visible(False)
+    for axes, (title, curves) in zip(grid.flat, drawn.items(), strict=False):
+        for name, curve in curves.items():
+            colour, dashes = PALETTE[places[name] % len(PALETTE)], "-" if places[name] < len(PALETTE) else "--"
+            steps = curve["step"] / 1_000.0
+            axes.fill_between(steps, curve["low"], curve["high"], color=colour, alpha=0.2, linewidth=0.0)
+            axes.plot(steps, curve["mean"], dashes, color=colour, marker=".", label=literal(name))
+        axes.set(title=literal(title), xlabel="thousand decisions", ylabel=label)
+    known = {text: line for axes in figure.axes for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if len(known) > 1:
+        figure.legend([*known.values()], [*known], loc="outside lower center", ncols=2)
+    return figure
+
+
+@styled
+def draw_graph(graph: SkillGraph, notes: Mapping[str, str]) -> Figure:
+    """Draw a skill graph: what is trained later to the right, with a note below every skill's name."""
+    depths: dict[str, int] = {}
+    for skill in graph.order:
+        depths[skill] = max((depths[before] + 1 for before, after in graph.edges if after == skill), default=0)
+    columns = [[skill for skill, depth in depths.items() if depth == place] for place in {*depths.values()}]
+    places = {skill: (depth, -columns[depth].index(skill)) for skill, depth in depths.items()}
+    high = max(map(len, columns))
+    figure = Figure(figsize=(2.0 * len(columns), 0.8 * high))
+    axes = figure.subplots()
+    for before, after in graph.edges:
+        axes.annotate(
+            "", places[after], places[before], arrowprops={"arrowstyle": "->", "color": GREY, "shrinkB": 48.0}
+        )
+    for skill, place in places.items():
+        box = {"boxstyle": "round", "facecolor": "white", "edgecolor": BLUE}
+        name = f"{skill.replace('_', ' ')}\n{notes.get(skill, '')}"
+        axes.text(*place, literal(name), ha="center", va="center", fontsize=8.0, bbox=box)
+    axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(0.5 - high, 0.5))
+    axes.axis("off")
     return figure
 
 

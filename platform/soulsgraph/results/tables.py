@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.table import Table
+from rich.console import Console, Group, RenderableType
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from soulsgraph.results.statistics import Interval, WinRate
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading
+from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import whole_file, write_json, write_text
 
@@ -57,38 +57,6 @@ class OutputConsole(Console):
         super().print(*objects, **{"soft_wrap": texts, "crop": False, **options})
 
 
-class TextTable(Table):
-    """A table whose cells break at spaces alone, so that a name or a path in it can be copied.
-
-    A terminal too narrow for the longest words gets lines beyond its width.
-    """
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the title as one line, then the table with its columns at widths that break no word."""
-        title, self.title = self.title, None
-        if title:
-            yield Text(str(title), "table.title", no_wrap=True, overflow="ignore")
-        width = self._fit(console, options)
-        yield from super().__rich_console__(console, options.update(width=width))
-        self.title = title
-
-    def _fit(self, console: Console, options: ConsoleOptions) -> int:
-        """Set the columns' widths, and return the table's: the widest are narrowed as far as their words allow."""
-        for column in self.columns:
-            column.width = None
-        texts = [[str(text) for text in (column.header, *column.cells)] for column in self.columns]
-        widths = [max(cell_len(line) for text in cells for line in (text.splitlines() or [""])) for cells in texts]
-        least = [max(cell_len(word) for text in cells for word in (text.split() or [""])) for cells in texts]
-        whole = super().__rich_measure__(console, options.update(width=_UNLIMITED)).maximum
-        beside = whole - sum(widths)
-        while sum(widths) + beside > options.max_width and widths != least:
-            widest = max(range(len(widths)), key=lambda index: widths[index] * (widths[index] > least[index]))
-            widths[widest] -= 1
-        for column, width in zip(self.columns, widths, strict=True):
-            column.width = width
-        return sum(widths) + beside
-
-
 class Printed:
     """What prints itself as the command line shows it."""
 
@@ -121,7 +89,8 @@ def frame_of(rows: Any) -> Any:
     return pd.DataFrame(rows) if isinstance(rows, list) else rows.to_pandas(use_threads=False)
 
 
-_HEADINGS = ("setting", "wins", "win rate", "95 % interval", "paper")
+#: Of the cells of a win rate.
+HEADINGS = ("setting", "wins", "win rate", "95 % interval", "paper")
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,13 +100,14 @@ class WinRateTable(Printed):
     title: str
     rows: tuple[WinRate, ...]
 
+    @property
+    def table(self) -> Table:
+        """The rows as text."""
+        return Table(self.title, HEADINGS, [row.cells for row in self.rows])
+
     def to_rich(self) -> list[RenderableType]:
         """Return the table for the terminal."""
-        return [text_table(self.title, _HEADINGS, [row.cells for row in self.rows])]
-
-    def to_markdown(self) -> str:
-        """Return the table as Markdown, for TensorBoard's text and for notes."""
-        return f"**{self.title}**\n\n{markdown_table(_HEADINGS, (row.cells for row in self.rows))}"
+        return [self.table.to_rich()]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain values, for machines."""
@@ -149,28 +119,49 @@ class WinRateTable(Printed):
         return frame_of([row.to_dict() for row in self.rows])
 
 
-def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+@dataclass(frozen=True)
+class Table:
+    """A table of texts: its title, headings and rows, and a note about it."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str | Text]]
+    note: str = ""
+
+    def plain(self) -> list[dict[str, str]]:
+        """Return the rows as plain values."""
+        return [dict(zip(self.headings, map(str, row), strict=True)) for row in self.rows]
+
+    def to_rich(self, bare: bool = False) -> RenderableType:
+        """Return the table for the terminal, the first column to the left; a `bare` one has no line below its headings.
+
+        Cells break at spaces alone, so that a name in one can be copied: a terminal too narrow for the longest words
+        gets lines beyond its width.
+        """
+        table = RichTable(box=None if bare else SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        table.show_header = any(self.headings)
+        for index, (heading, *cells) in enumerate(zip(self.headings, *self.rows, strict=True)):
+            longest = max(cell_len(word) for text in (heading, *cells) for word in str(text).split() or [""])
+            table.add_column(heading, justify="right" if index > bare else "left", min_width=longest)
+        for row in self.rows:
+            table.add_row(*row)
+        titles = [
+            Text(line, "table.title", no_wrap=True, overflow="ignore") for line in (self.title, self.note) if line
+        ]
+        return Group(*titles, table)
+
+    def to_markdown(self, level: int = 2, numbers: bool = True) -> str:
+        """Return the table below its title, a heading of a `level`; all columns but the first hold `numbers`."""
+        title = f"{'#' * level} {self.title}" if self.title else ""
+        return "\n\n".join(filter(None, [title, self.note, markdown_table(self.headings, self.rows, numbers)]))
+
+
+def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> RenderableType:
     """Return a plain table for the terminal, the first column to the left."""
-    table = TextTable(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for index, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if index else "left")
-    for row in rows:
-        table.add_row(*row)
-    return table
+    return Table(title, headings, [*rows]).to_rich()
 
 
-def cells_table(title: str, rows: Sequence[Mapping[str, str]]) -> Table:
-    """Return a plain table for the terminal of rows that hold their cells by heading."""
-    return text_table(title, [*rows[0]], [[*row.values()] for row in rows])
-
-
-def rows_table(title: str, rows: Sequence[Row]) -> Table:
-    """Return a plain table for the terminal of rows of plain values, as `readable_table` has them."""
-    table = readable_table(rows)
-    return text_table(title, table.headings, table.cells)
-
-
-def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> str:
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str | Text]], numbers: bool = True) -> str:
     """Return a table, its first column flush left and the others, which hold `numbers`, flush right."""
     ruler = ("---",) + ("---:" if numbers else "---",) * (len(headings) - 1)
     return "\n".join(f"| {' | '.join(map(cell, line))} |" for line in (headings, ruler, *rows))
@@ -213,14 +204,9 @@ def seeds_text(count: int) -> str:
     return f"{count} seed{'s' if count != 1 else ''}"
 
 
-def yes_no(value: bool | None) -> str:
-    """Return a verdict as a word; outside is printed bold."""
-    return "not measured" if value is None else "inside" if value else "**outside**"
-
-
-def cell(text: str) -> str:
+def cell(text: str | Text) -> str:
     """Return text that ends no cell of a Markdown table."""
-    return text.replace("|", "\\|").replace("\n", " ")
+    return str(text).replace("|", "\\|").replace("\n", " ")
 
 
 Row = Mapping[str, str | int | float | bool | None]
@@ -386,52 +372,29 @@ class GrowingTable:
 _MANY, _WIDE = 8, 10
 
 
-@dataclass(frozen=True)
-class ReadableTable:
-    """Headings, cells as text, and what every row has in common by heading."""
-
-    headings: tuple[str, ...]
-    cells: tuple[tuple[str, ...], ...]
-    common: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def common_line(self) -> str:
-        """Return what every row has in common; empty where that is nothing."""
-        return "In every row: " + ", ".join(f"{name} {value}" for name, value in self.common) if self.common else ""
-
-    def to_markdown(self) -> str:
-        """Return the table as Markdown, what is common in a line before it."""
-        return "\n\n".join(filter(None, [self.common_line, markdown_table(self.headings, self.cells)]))
-
-
-def readable_table(rows: Sequence[Row], columns: Sequence[str] = ()) -> ReadableTable:
-    """Make rows of plain values readable; `columns` are those to show, in order, by default all with a value.
+def readable_table(title: str, rows: Sequence[Row]) -> Table:
+    """Make rows of plain values readable; columns without a value are left out.
 
     `x` with `x_low` and `x_high` becomes one cell (`rate` with `low` and `high`), and so do `wins` and
-    `episodes`. A table with more columns than rows and than fit a page is transposed: its first column
-    becomes the headings.
-
-    Raises:
-        UnknownNameError: if a column asked for is not there.
+    `episodes`. What every row of a wide table has in common is said in its note. A table with more columns than rows
+    and than fit a page is transposed: its first column becomes the headings.
     """
     if not rows:
-        return ReadableTable(("no rows",), ())
+        return Table(title, ("no rows",), ())
     names = dict.fromkeys(name for row in rows for name in row)
-    for column in columns:
-        if column not in names:
-            raise UnknownNameError("column", column, names)
     folded = {bound for name in names for bound in _bounds(name)} | ({"episodes"} if "wins" in names else set())
     valued = {name for row in rows for name, value in row.items() if value not in (None, "")}
-    shown = list(columns) or [name for name in names if name in valued - folded]
+    shown = [name for name in names if name in valued - folded]
     texts = {name: [name.replace("_", " "), *(_shown_cell(row, name) for row in rows)] for name in shown}
     alike = [name for name in shown[1:] if len({*texts[name][1:]}) == 1]
-    if columns or len(shown) <= _MANY or len(rows) == 1:
+    if len(shown) <= _MANY or len(rows) == 1:
         alike = []
     left = [texts[name] for name in shown if name not in alike]
     lines = [tuple(text[i] for text in left) for i in range(len(rows) + 1)]
     if len(left) > max(_WIDE, len(rows)):
         lines = [*map(tuple, left)]
-    return ReadableTable(lines[0], tuple(lines[1:]), tuple((texts[name][0], texts[name][1]) for name in alike))
+    note = "In every row: " + ", ".join(" ".join(texts[name][:2]) for name in alike) if alike else ""
+    return Table(title, lines[0], tuple(lines[1:]), note)
 
 
 def _bounds(name: str) -> tuple[str, str]:
@@ -459,25 +422,3 @@ def _text(value: Any) -> str:
         # Three digits that count, those of large numbers without an exponent.
         return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.1f}" if abs(value) >= 10.0 else f"{value:.3g}"
     return str(value)
-
-
-@dataclass(frozen=True)
-class Listing:
-    """A list as a table: what it is about, headings and rows."""
-
-    title: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    about: str = ""
-
-    def plain(self) -> list[dict[str, str]]:
-        """Return the rows as plain values."""
-        return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
-
-
-def as_markdown(tables: Sequence[Listing]) -> str:
-    """Return tables as Markdown, each below a heading."""
-    parts = []
-    for table in tables:
-        parts += [f"## {table.title}", table.about, markdown_table(table.headings, table.rows, numbers=False)]
-    return "\n\n".join(part for part in parts if part) + "\n"

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
+import pandas as pd
+from rich.console import RenderableType
 
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.seeds import Rows, SeedsTable, by_seed_frame, summary
+from soulsgraph.results.seeds import Rows, by_seed_frame, records, seed_tables, summary
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import cells_table, write_results
+from soulsgraph.results.tables import Table, write_results
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.evaluate import EVALUATION_SEED, OnFinished, Setting
 from soulsgraph.runs.progress import Display, stage_progress
@@ -94,40 +95,43 @@ class Ablations:
     #: Empty where a skill has no script.
     scripted: Rows
 
-    def over_seeds(self) -> SeedsTable:
-        """Return the mean win rate of each setting and the points lost, paired by seed, with intervals over seeds."""
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The rows of every seed."""
         frame = by_seed_frame(self.by_seed)
-        frame["percent"] = 100.0 * frame["rate"]
+        return frame.assign(percent=100.0 * frame["rate"])
+
+    def over_seeds(self) -> pd.DataFrame:
+        """Return the mean win rate of each setting and the points lost, paired by seed, with intervals over seeds."""
         by = ["skill", "played"]
-        rates = summary(frame, by, "percent", {"seeds": "seeds", "mean": "win_percent"})
-        lost = summary(frame, by, "lost_points", {"mean": "lost_points"})
-        return SeedsTable.of("What each skill is worth to agents", frame, rates, lost)
+        rates = summary(self.frame, by, "percent", {"seeds": "seeds", "mean": "win_percent"})
+        return rates.merge(summary(self.frame, by, "lost_points", {"mean": "lost_points"}), on=by)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain values for JSON."""
-        return {**self.over_seeds().to_dict(), "scripted": [*self.scripted]}
+        return {"rows": records(self.over_seeds()), "seeds": records(self.frame), "scripted": [*self.scripted]}
 
-    def to_rich(self) -> list[Table]:
+    def to_rich(self) -> list[RenderableType]:
         """Return it for the terminal: of one seed its wins, of several the means."""
-        several, (first, *_) = len(self.by_seed) > 1, self.by_seed.values()
-        tables = self.over_seeds().to_rich() if several else [_table("What each skill is worth to the agent", first)]
-        scripted = "What each skill is worth to the scripted reference"
-        return [*tables, *([_table(scripted, self.scripted)] if self.scripted else [])]
+        first, *others = self.by_seed.values()
+        tables = [_table("What each skill is worth to the agent", first)]
+        if others:
+            tables = seed_tables("What each skill is worth to agents", self.frame, self.over_seeds())
+        if self.scripted:
+            tables.append(_table("What each skill is worth to the scripted reference", self.scripted))
+        return [table.to_rich() for table in tables]
 
     def save(self, folder: Path) -> None:
-        """Write `ablations` as `SeedsTable.save` does, and `ablations-scripted` beside it; raises WriteError."""
-        self.over_seeds().save(folder, "ablations")
-        if self.scripted:
-            write_results(folder, "ablations-scripted", self.scripted, describe_origin() | {"rows": [*self.scripted]})
+        """Write `ablations.json`, figures over seeds, and `ablations.parquet`, every seed's rows; raises WriteError."""
+        write_results(folder, "ablations", records(self.frame), describe_origin() | self.to_dict())
 
 
 def _table(title: str, rows: Rows) -> Table:
-    return cells_table(title, [*map(_cells, rows)])
-
-
-def _cells(row: Mapping[str, Any]) -> dict[str, str]:
-    wins = f"{row['wins']}/{row['episodes']}  {100 * row['rate']:.1f} %"
-    return {"skill": row["skill"], "played": row["played"], "wins": wins, "points lost": f"{row['lost_points']:+.1f}"}
+    cells = [
+        (row["skill"], row["played"], f"{row['wins']}/{row['episodes']}  {100 * row['rate']:.1f} %",
+         f"{row['lost_points']:+.1f}") for row in rows
+    ]  # fmt: skip
+    return Table(title, ("skill", "played", "wins", "points lost"), cells)
 
 
 def runs_by_seed(runs: Iterable[RunFolder]) -> dict[int, RunFolder]:

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
-from soulsgraph.pages import Html, page, section, tag
-from soulsgraph.pages.curves import MOST_CURVES, Curve, draw_curve, legend
-from soulsgraph.pages.report_section import ReportFolder, ReportSection
-from soulsgraph.results.tables import Printed, frame_of, read_rows, readable_table, write_rows
+from soulsgraph.results.origin import describe_origin
+from soulsgraph.results.tables import Printed, Table, frame_of, read_rows, readable_table, write_rows
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.tune.folder import (
     EPISODES,
@@ -32,16 +30,17 @@ from soulsgraph.tune.folder import (
     SweepFolder,
 )
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import write_text
 
 if TYPE_CHECKING:
+    import pandas as pd
     from ray.tune.experiment import Trial
 
-    from soulsgraph.results.seeds import SeedsTable
+    from soulsgraph.pages.report import Section
 
 #: How Ray Tune calls a trial that ended.
 _ENDED = {"TERMINATED": FINISHED, "ERROR": FAILED}
-_RESULTS, _PICTURE = "sweep", "settings"
+#: Settings whose curves are drawn.
+_MOST_CURVES = 10
 #: Of a population each seed has its best member, by its fights while it learned, and the mean of all.
 _MEMBERS, _BEST, _MEAN = "members", "best", "mean"
 #: Digits of a number in a legend, and those that tell any two apart.
@@ -145,8 +144,9 @@ class SweepResults(Printed):
 
     def _seen(self, row: Mapping[str, Any], step: int) -> Mapping[str, Any]:
         """Return the last point of a trial's learning curve up to a step; nothing without one."""
-        points = [point for point in self._points(row) if int(point["step"]) <= step]
-        return points[-1] if points else {}
+        points = self._points(row)
+        seen = None if points is None else points[points["step"] <= step]
+        return {} if seen is None or seen.empty else seen.iloc[-1].to_dict()
 
     @property
     def too_short(self) -> bool:
@@ -170,44 +170,46 @@ class SweepResults(Printed):
         return dict(zip(names, setting, strict=True)) if step else {}
 
     @property
-    def table(self) -> SeedsTable | None:
-        """The mean figure of each setting with its interval over seeds; None where no trial finished.
+    def _names(self) -> Sequence[str]:
+        """What tells the rows over seeds apart."""
+        return (_MEMBERS,) if self._by_members else self.folder.plan.space.names
 
-        Of populations the best member of each seed, and the mean of its members.
-        """
-        from soulsgraph.results.seeds import SeedsTable, by_seed_frame, summary
-
-        by_seed = self._by_seed()
-        if not by_seed:
-            return None
-        sweep = self.folder.plan
-        names = (_MEMBERS,) if self._by_members else sweep.space.names
-        if self._metric == WIN_RATE:
-            title = f"Win rate in {sweep.scenario}, {sweep.plan.episodes} episodes a seed"
-            return SeedsTable.of_win_rates(title, names, by_seed)
-        title = f"Mean return of {sweep.stage} in {sweep.scenario}, {sweep.plan.episodes} episodes a seed"
-        frame = by_seed_frame(by_seed)
-        return SeedsTable.of(title, frame, summary(frame, names, RETURN, {"seeds": "seeds", "mean": RETURN}))
-
-    def _by_seed(self) -> dict[int, list[Mapping[str, Any]]]:
-        by_seed: dict[int, list[Mapping[str, Any]]] = {}
-        for row in self.finished:
-            by_seed.setdefault(row["seed"], []).append(self._shown(row))
+    @property
+    def by_seed(self) -> pd.DataFrame:
+        """The trials that were trained to the end; of populations the best member of each seed, and the mean of all."""
         if not self._by_members:
-            return by_seed
-        return {
-            seed: [
-                {_MEMBERS: _BEST, **rows[0]},
-                self._shown({_MEMBERS: _MEAN, RETURN: sum(row[RETURN] for row in rows) / len(rows)}),
-            ]
-            for seed, rows in by_seed.items()
-        }
+            return frame_of(self.finished)
+        members: dict[int, list[Mapping[str, Any]]] = {}
+        for row in self.finished:
+            members.setdefault(row["seed"], []).append(row)
+        best = [{_MEMBERS: _BEST, **rows[0]} for rows in members.values()]
+        means = [
+            {_MEMBERS: _MEAN, "seed": seed, RETURN: sum(row[RETURN] for row in rows) / len(rows)}
+            for seed, rows in members.items()
+        ]
+        return frame_of([*best, *means])
 
-    def _shown(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a row with what tables over seeds show of it."""
-        if self._metric == WIN_RATE:
-            return {**row, "rate": row[WIN_RATE]}
-        return {**row, "found": f"{row[RETURN]:.2f}"}
+    @property
+    def summary(self) -> pd.DataFrame:
+        """The mean figure of each setting with its interval over seeds, of win rates in percent; none of no trial."""
+        from soulsgraph.results.seeds import summary
+
+        frame = self.by_seed
+        if frame.empty:
+            return frame
+        scaled = frame.assign(figure=self._axis[1] * frame[self._metric])
+        name = "win_percent" if self._metric == WIN_RATE else RETURN
+        return summary(scaled, self._names, "figure", {"seeds": "seeds", "mean": name})
+
+    @property
+    def tables(self) -> list[Table]:
+        """The settings over seeds, and each seed's trials; none where no trial finished."""
+        from soulsgraph.results.seeds import seed_tables
+
+        sweep = self.folder.plan
+        what = "Win rate" if self._metric == WIN_RATE else f"Mean return of {sweep.stage}"
+        title = f"{what} in {sweep.scenario}, {sweep.plan.episodes} episodes a seed"
+        return seed_tables(title, self.by_seed, self.summary) if len(self.summary) else []
 
     @property
     def notes(self) -> list[str]:
@@ -225,105 +227,82 @@ class SweepResults(Printed):
         return [*lines, f"results in {self.folder.path / 'results'}"]
 
     def save(self) -> None:
-        """Write `results/`: `trials.parquet`, and where a trial finished `sweep.parquet` and a page.
-
-        The page is `page.html`, and `report.md` with its figures beside it.
+        """Write `results/`: `trials.parquet`, and where a trial finished a report, as Markdown and as a page.
 
         Raises:
             WriteError: if the place cannot be written.
         """
         results = self.folder.path / "results"
         write_rows(results / f"{TRIALS}.parquet", self.rows)
-        if (table := self.table) is not None:
-            table.save(results, _RESULTS)
-            self._write_page(table)
+        if tables := self.tables:
+            # Imported here, as below: it takes a moment, and most of a sweep needs none.
+            from soulsgraph.pages.report import Report
 
-    def _write_page(self, table: SeedsTable) -> None:
-        from soulsgraph.results.figures import png_of
+            title = f"Sweep of {', '.join(self.folder.plan.space.names)}"
+            Report(title, self._sections(tables)).write(results, describe_origin() | self.to_dict(), {})
 
-        results, title = self.folder.path / "results", f"Sweep of {', '.join(self.folder.plan.space.names)}"
-        parts = [part for part in self._sections(table) if not part.empty]
-        images = {name: png_of(figure) for part in parts for name, figure in part.drawn.items()}
-        report = ReportFolder(results)
-        for name, content in images.items():
-            report.add_picture(name, content)
-        first, *others = (part.to_html(images) for part in parts)
-        write_text(results / "page.html", page(title, tag("h1", title), first, self._curves(), *others))
-        text = "\n\n".join([f"# {title}", *(part.to_markdown() for part in parts)])
-        write_text(results / "report.md", f"{text}\n")
+    def _sections(self, tables: Sequence[Table]) -> list[Section]:
+        from soulsgraph.pages.report import Section
+        from soulsgraph.results.figures import draw_curves, draw_settings
 
-    def _sections(self, table: SeedsTable) -> list[ReportSection]:
-        # Imported here: it takes a moment, and most of a sweep needs none.
-        from soulsgraph.results.figures import draw_settings
-
-        sweep = self.folder.plan
-        over = "Means over training seeds with 95 % t intervals."
-        drawn = "In the picture a circle is a seed, the tick their median, the band the interval of their mean."
+        sweep, (label, scale) = self.folder.plan, self._axis
         asked = f"{sweep.trials} trials, search {sweep.search}, scheduler {sweep.scheduler}, preset {sweep.plan.preset}"
-        summed, trials = readable_table(table.rows()), readable_table(self.rows)
+        notes = (
+            "Means over training seeds with 95 % t intervals.",
+            "In the picture a circle is a seed, the tick their median, the band the interval of their mean.",
+            f"{asked}.",
+        )
+        curves, note = self._curves_of_members() if self._by_members else self._curves_of_settings()
+        drawn = draw_curves({self.folder.plan.stage or self.folder.plan.scenario: curves}, label)
         return [
-            ReportSection(
-                table.title,
-                tuple(filter(None, (over, drawn, asked, summed.common_line))),
-                ((summed.headings, summed.cells),),
-                {_PICTURE: draw_settings(table, self._metric, *self._axis)},
+            Section(
+                "Settings",
+                notes,
+                tables[:1],
+                {"settings.png": draw_settings(self.by_seed, self._names, self._metric, label, scale)},
             ),
-            ReportSection(
-                "Trials",
-                tuple(filter(None, (*self.notes[:-1], trials.common_line))),
-                ((trials.headings, trials.cells),),
-            ),
+            Section("Learning curves", (note,) if curves else (), pictures={"curves.png": drawn}),
+            Section("Trials", self.notes[:-1], (readable_table("", self.rows),)),
         ]
 
-    def _curves(self) -> Html:
-        """Return the learning curves of the best settings, or of members; nothing where none is kept."""
-        best, note = self._curves_of_members() if self._by_members else self._curves_of_settings()
-        if not best:
-            return Html("")
-        title = f"{self.folder.plan.stage or self.folder.plan.scenario}: {self._axis[0]}"
-        drawn = draw_curve(title, [[_over_seeds(curves)] for curves in best.values()])
-        return section(
-            "Learning curves", tag("p", note, class_="faint"), legend(best), tag("div", drawn, class_="chart")
-        )
-
-    def _curves_of_settings(self) -> tuple[dict[str, list[Curve]], str]:
+    def _curves_of_settings(self) -> tuple[dict[str, pd.DataFrame], str]:
         """Return the curves of the best settings, by their names in a legend, and what the picture shows."""
         names = self.folder.plan.space.names
-        by_setting: dict[tuple[Any, ...], list[Curve]] = {}
+        by_setting: dict[tuple[Any, ...], list[pd.DataFrame]] = {}
         for row in self.finished:
-            if curve := self._curve_of(row):
+            if (curve := self._curve_of(row)) is not None:
                 by_setting.setdefault(tuple(row[name] for name in names), []).append(curve)
-        best = dict(islice(by_setting.items(), MOST_CURVES))
+        best = dict(islice(by_setting.items(), _MOST_CURVES))
         of_all = f", the {len(best)} best of {len(by_setting)} settings" if len(best) < len(by_setting) else ""
         note = (
             "Greedy play at each checkpoint, the mean over training seeds; a band reaches from the lowest seed to the "
             f"highest. Settings stand in order, the best first{of_all}."
         )
         short = _in_short([dict(zip(names, values, strict=True)) for values in best])
-        return dict(zip(short, best.values(), strict=True)), note
+        return dict(zip(short, map(_over_seeds, best.values()), strict=True)), note
 
-    def _curves_of_members(self) -> tuple[dict[str, list[Curve]], str]:
+    def _curves_of_members(self) -> tuple[dict[str, pd.DataFrame], str]:
         """Return the curves of the best member of each seed, and those of all, and what the picture shows."""
-        best: dict[int, Curve] = {}
-        curves = {row["run"]: self._curve_of(row) for row in self.finished}
-        for row in self.finished:
-            best.setdefault(row["seed"], curves[row["run"]])
-        named = {_BEST: [*best.values()], _MEAN: [*curves.values()]}
+        curves = {row["run"]: curve for row in self.finished if (curve := self._curve_of(row)) is not None}
+        best = {row["seed"]: row["run"] for row in reversed(self.finished) if row["run"] in curves}
+        named = {_BEST: [curves[run] for run in best.values()], _MEAN: [*curves.values()]}
         note = (
             "Greedy play at each comparison: the mean of the best member of each seed, and that of all members; a band "
             "reaches from the lowest of them to the highest. A member's curve goes on where it copied another."
         )
-        return {name: found for name, each in named.items() if (found := [curve for curve in each if curve])}, note
+        return {name: _over_seeds(found) for name, found in named.items() if found}, note
 
-    def _points(self, row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Return the last stage's points of the learning curves of a trial's run, empty where it has none."""
+    def _points(self, row: Mapping[str, Any]) -> pd.DataFrame | None:
+        """Return the last stage's points of the learning curves of a trial's run; None where it has none."""
         file = self.folder.path / row["run"] / "results" / "curves.parquet"
-        points = read_rows(file) if file.exists() else []
-        return sorted((one for one in points if one["stage"] == points[-1]["stage"]), key=itemgetter("step"))
+        if not file.exists():
+            return None
+        points = frame_of(read_rows(file))
+        return points[points["stage"] == points["stage"].iloc[-1]].sort_values("step").reset_index()
 
-    def _curve_of(self, row: Mapping[str, Any]) -> Curve:
-        values = [(float(one["step"]), self._axis[1] * float(one[self._metric])) for one in self._points(row)]
-        return [(step, value, value, value) for step, value in values]
+    def _curve_of(self, row: Mapping[str, Any]) -> pd.DataFrame | None:
+        points = self._points(row)
+        return None if points is None else points.assign(mean=self._axis[1] * points[self._metric])[["step", "mean"]]
 
     def check(self) -> None:
         """Refuse results that are not whole.
@@ -345,23 +324,22 @@ class SweepResults(Printed):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings over seeds, and every trial, as plain values."""
-        table = self.table
-        return {"best": self.best, "trials": [dict(row) for row in self.rows], **(table.to_dict() if table else {})}
+        from soulsgraph.results.seeds import records
+
+        return {"best": self.best, "trials": [dict(row) for row in self.rows], "rows": records(self.summary)}
 
     def to_rich(self) -> list[RenderableType]:
         """Return the table and the notes for the terminal."""
-        table = self.table
-        return [*(table.to_rich() if table else ["no trial finished"]), *self.notes]
+        tables = [table.to_rich() for table in self.tables]
+        return [*tables, *([] if tables else ["no trial finished"]), *self.notes]
 
 
-def _over_seeds(curves: Sequence[Curve]) -> Curve:
+def _over_seeds(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the means of curves, checkpoint by checkpoint as far as all go, between the lowest and the highest."""
-    drawn = []
-    for points in zip(*curves, strict=False):
-        values = [value for _, value, _, _ in points]
-        step = sum(point[0] for point in points) / len(points)
-        drawn.append((step, sum(values) / len(values), min(values), max(values)))
-    return drawn
+    import pandas as pd
+
+    points = pd.concat([curve[: min(map(len, curves))] for curve in curves]).groupby(level=0)
+    return points.agg(step=("step", "mean"), mean=("mean", "mean"), low=("mean", "min"), high=("mean", "max"))
 
 
 def _in_short(settings: Sequence[Setting]) -> list[str]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -144,7 +146,7 @@ class SkillCard:
     sha256: str = ""
     format_version: int = FORMAT_VERSION
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Return a SHA-256 of everything that determines how the artifact plays: weights, inputs, graph and lineage."""
         return _sha256({name: value for name, value in asdict(self).items() if name not in ("training", "results")})
@@ -209,6 +211,13 @@ def card_from(text: str, where: Where) -> SkillCard:
     Raises:
         DataError: if a value is missing, misspelt, of another type, or at odds with another.
     """
+    # A reader may change what lies in it.
+    return deepcopy(_card(text, where))
+
+
+# A command asks for the cards of its library hundreds of times, and checking one takes longest.
+@lru_cache(maxsize=256)
+def _card(text: str, where: Where) -> SkillCard:
     table: dict[str, Any] = dict(validate(dict[str, Any], parse(text, "JSON", where), where))
     written_as = validate(int, table.get("format_version"), where.at("format_version"))
     if written_as != FORMAT_VERSION:

@@ -15,10 +15,10 @@ import pytest
 from fakes.drawn_fights import drawn_fight
 from soulsgraph.calibrate.comparison import BETWEEN, MEASURES, WITHIN, FightComparison, MoveEffects, MoveStarts, compare
 from soulsgraph.calibrate.fidelity import STEPS, Fidelity, fidelity_tables, measure_fidelity, read_fights
-from soulsgraph.calibrate.fidelity_page import PAGE, write_fidelity
+from soulsgraph.calibrate.fidelity_page import write_fidelity
 from soulsgraph.calibrate.floor import fighter_of
 from soulsgraph.calibrate.replay import ReadFight
-from soulsgraph.pages.report_section import DATA
+from soulsgraph.pages.report import DATA, PAGE
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.format import READINGS, SEEN
 from soulsgraph.recordings.recording import Fighter, record
@@ -228,7 +228,7 @@ def test_fights_that_cannot_be_compared_are_refused_by_name(folder: Path, tmp_pa
 
 def test_the_report_is_written_as_text_a_page_and_data(found: Fidelity, tmp_path: Path) -> None:
     report = write_fidelity(tmp_path / "report", found)
-    assert all(len(row) == len(headings) for _, (headings, rows) in fidelity_tables(found) for row in rows)
+    assert all(len(row) == len(table.headings) for table in fidelity_tables(found) for row in table.rows)
     pictures = re.findall(r"\(figures/([\w-]+)\.png\)", report.read_text(encoding="utf-8"))
     assert {*pictures} == {path.stem for path in (report.parent / "figures").iterdir()}
     page = report.with_name(PAGE).read_text(encoding="utf-8")

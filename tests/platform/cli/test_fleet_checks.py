@@ -1,10 +1,11 @@
 """What the doctor finds on a fleet's head, before any PC dials it."""
 
+from datetime import timedelta
+
 import pytest
 
 from soulsgraph.cli.fleet import check_fleet
-from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates
-from soulsgraph_clusters.fleet.protocol.settings import set_drained
+from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificate
 from soulsgraph_clusters.sessions.local_ray import free_port
 
 _TLS = 'certificate = "head.pem"\nkey = "head.key"\n'
@@ -31,9 +32,9 @@ def _failing(found):
 
 
 def test_a_head_that_is_ready_fails_nothing(examine, tmp_path):
-    make_certificates(tmp_path, ["head.lan", "10.1.2.3"])
+    make_certificate(tmp_path, ["head.lan", "10.1.2.3"])
     Tokens(tmp_path / "tokens.json").issue("attic")
-    found = examine(f'{_TLS}metrics = "127.0.0.1:{free_port()}"\n[pcs.attic]\n')
+    found = examine(f'{_TLS}metrics = "127.0.0.1:{free_port()}"\npcs = ["attic"]\n')
     assert {one.status for name, one in found.items() if name != "the PCs themselves"} == {"ok"}
     assert {"file", "certificate", "attic"} <= found.keys()
     assert "head.lan, localhost, 10.1.2.3" in found["certificate"].found
@@ -50,7 +51,7 @@ def test_a_file_that_does_not_hold_is_all_that_is_checked(tmp_path):
 
 @pytest.mark.parametrize(("days", "status"), [(29, "warn"), (31, "ok")])
 def test_a_certificate_that_ends_within_30_days_is_warned_of(examine, tmp_path, days, status):
-    make_certificates(tmp_path, ["head.lan"], days)
+    make_certificate(tmp_path, ["head.lan"], timedelta(days))
     found = examine(_TLS)["certificate"]
     assert found.status == status
     assert bool(found.remedy) == (status == "warn")
@@ -58,7 +59,7 @@ def test_a_certificate_that_ends_within_30_days_is_warned_of(examine, tmp_path, 
 
 def test_a_certificate_or_key_that_cannot_be_used_fails(examine, tmp_path):
     assert "certificate" in _failing(examine(_TLS))
-    make_certificates(tmp_path, ["head.lan"])
+    make_certificate(tmp_path, ["head.lan"])
     (tmp_path / "head.key").chmod(0o640)
     assert "certificate" in _failing(examine(_TLS))
 
@@ -67,17 +68,15 @@ def test_every_named_pc_needs_a_token_and_a_drained_one_is_warned_of(examine, tm
     tokens = Tokens(tmp_path / "tokens.json")
     for pc in ("attic", "cellar", "stranger"):
         tokens.issue(pc)
-    set_drained(tmp_path, "cellar", True)
-    found = examine("[pcs.attic]\n[pcs.cellar]\n[pcs.den]\n")
+    tokens.drain("cellar", True)
+    found = examine('pcs = ["attic", "cellar", "den"]\n')
     status = {name: one.status for name, one in found.items() if name in ("attic", "cellar", "den", "stranger")}
     assert status == {"attic": "ok", "cellar": "warn", "den": "fail", "stranger": "warn"}
     assert "fleet token den" in found["den"].remedy
     assert "fleet pause cellar --undo" in found["cellar"].remedy
-    (tmp_path / "drained.json").write_text("[")
-    assert _failing(examine("[pcs.attic]\n")) == ["drained PCs"]
 
 
-def test_a_fleet_without_tables_needs_a_token_of_any_pc(examine, tmp_path):
+def test_a_fleet_without_named_pcs_needs_a_token_of_any_pc(examine, tmp_path):
     assert _failing(examine()) == ["tokens"]
     Tokens(tmp_path / "tokens.json").issue("attic")
     found = examine()

@@ -18,7 +18,7 @@ from soulsgraph.runs import workplace
 from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_clusters.fleet.protocol.security import make_certificates
+from soulsgraph_clusters.fleet.protocol.security import make_certificate
 from soulsgraph_clusters.sessions import session
 
 _SEQUENCE = 'name = "mine"\n[[tasks]]\nscenario = "iudex-phase1"\n[[tasks]]\nscenario = "{}"\n'
@@ -47,7 +47,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in _FILES.items():
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text(text)
-    make_certificates(place, ["10.0.0.1"])
+    make_certificate(place, ["10.0.0.1"])
     RunFolder.create(place / "run", Plan(scale=0.01))
     unusual = Plan(scale=0.01, preset="paper", scenario="vordt", seed=7, lanes=2, env_runners=1, episodes=11)
     RunFolder.create(place / "unusual", replace(unusual, synchronous=True))

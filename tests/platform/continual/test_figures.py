@@ -1,12 +1,13 @@
 """Figures of continual learning draw what was scored: cells, points and scales."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fakes.continual import InventedRun
 from soulsgraph.continual.figures import draw_by_task, draw_costs, draw_matrices, draw_performance
 from soulsgraph.continual.scoring import score
-from soulsgraph.results.seeds import SeedValues
+from soulsgraph.results.seeds import summary
 
 RUN = InventedRun.draw(("kept", "newest", "scratch"), seeds=3, tasks=4)
 
@@ -72,9 +73,10 @@ def test_of_a_long_sequence_means_over_a_tenth_are_drawn():
 
 def test_costs_that_differ_widely_are_drawn_on_a_logarithmic_scale(scores):
     def spreads(**means):
-        return {name: SeedValues({0: mean, 1: mean * 1.1, 2: mean}) for name, mean in means.items()}
+        rows = [(name, seed, mean * (1.0 + 0.1 * (seed == 1))) for name, mean in means.items() for seed in range(3)]
+        return summary(pd.DataFrame(rows, columns=["method", "seed", "value"]), ["method"], "value")
 
     alike = spreads(kept=1e6, newest=2e6)
-    figure = draw_costs(scores, {"bytes": spreads(kept=1e3, newest=1e6), "decisions": alike, "ticks": {}})
+    figure = draw_costs(scores, {"bytes": spreads(kept=1e3, newest=1e6), "decisions": alike, "ticks": spreads()})
     assert [axes.get_xscale() for axes in figure.axes] == ["log", "linear"]
-    assert draw_costs(scores, {"bytes": {}}) is None
+    assert draw_costs(scores, {"bytes": spreads()}) is None

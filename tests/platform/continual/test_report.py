@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 
 from fakes.continual import InventedRun
-from soulsgraph.continual import report as module
 from soulsgraph.continual.report import RunTables, _few, write_continual_report
 from soulsgraph.continual.scoring import score
 from soulsgraph.results.tables import read_rows
@@ -37,7 +36,11 @@ def run(tmp_path_factory):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Leave pictures empty: most of a report's time goes into them."""
-    monkeypatch.setattr(module, "png_of", lambda figure: b"")
+    monkeypatch.setattr("soulsgraph.results.figures.png_of", lambda figure: b"")
+
+
+def rows_of(tables, name):
+    return tables.summaries[name].to_dict("records")
 
 
 def tables_of(run, **tables):
@@ -134,38 +137,14 @@ def test_what_choosing_versions_took_is_reported_of_whoever_chose():
     last = (frame["after"] == 2) & (frame["decisions"] == 0)
     took = (frame["method"] == "kept") * (100 * frame["task"] + 10 * frame["seed"])
     tables = tables_of(run, evaluations=frame.assign(choosing_decisions=took.where(last)))
-    (row,) = tables.rows()["choosing"]
+    (row,) = rows_of(tables, "choosing")
     whole = 300.0 + 20 * 0.5
     assert (row["method"], row["mean"]) == ("kept", whole)
-    rows = {(one["cost"], one["method"]): one for one in tables.rows()["costs"]}
+    rows = {(one["cost"], one["method"]): one for one in rows_of(tables, "costs")}
     assert (rows["choosing_decisions", "kept"]["mean"], rows["choosing_decisions", "newest"]["mean"]) == (whole, 0.0)
     assert rows["decisions", "kept"]["mean"] == rows["decisions", "newest"]["mean"] == 2 * 80_000
-    played = {method: values.mean for method, values in tables.played.items()}
-    assert played["kept"] == played["newest"] + whole
-    assert "choosing_decisions" not in tables_of(run).totals
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_a_report_replaces_what_an_earlier_one_wrote_and_nothing_else(run, tmp_path):
-    out = tmp_path / "paper"
-    mine = {out / "figures" / "mine.png": b"mine", out / "tables" / "mine.csv": b"1", tmp_path / "kept.txt": b"kept"}
-    for file, content in mine.items():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
-    write_continual_report(run, out)
-    assert (out / "tables" / "costs.parquet").exists()
-    found = json.loads((out / "report.json").read_text())
-    # A file that someone changed must not lead to others.
-    found["files"] += ["../kept.txt", "figures/../../kept.txt", str(tmp_path / "kept.txt"), 3]
-    (out / "report.json").write_text(json.dumps(found))
-    fewer = InventedRun.draw(("newest",), seeds=1, tasks=1).write(tmp_path / "fewer")
-    for name in ("costs", "plasticity", "dormant"):
-        (fewer / "results" / f"{name}.parquet").unlink()
-    write_continual_report(fewer, out)
-    assert not (out / "tables" / "costs.parquet").exists(), "of the report before"
-    assert {file: file.read_bytes() for file in mine} == mine
-    (out / "report.json").write_text("no report")
-    assert write_continual_report(fewer, out).exists()
+    assert rows["played", "kept"]["mean"] == rows["played", "newest"]["mean"] + whole
+    assert "choosing_decisions" not in {row["cost"] for row in rows_of(tables_of(run), "costs")}
 
 
 @pytest.mark.parametrize("rows_every", [1, 4])
@@ -174,7 +153,7 @@ def test_tasks_that_come_again_are_compared_with_their_first_visit(rows_every):
     names = frame["task"].map(lambda task: f"boss {(task - 1) % 2}")
     near = (frame["task"] - frame["after"]).isin([0, 1])
     kept = (frame["decisions"] > 0) | near | (frame["after"] % rows_every == 0)
-    rows = tables_of(InventedRun({"evaluations": frame.assign(task_name=names)[kept]})).rows()["returning"]
+    rows = rows_of(tables_of(InventedRun({"evaluations": frame.assign(task_name=names)[kept]})), "returning")
     means = {(row["quantity"], row["method"]): row["mean"] for row in rows}
     rates = (frame["wins"] / frame["episodes"])[frame["decisions"] == 0]
     own = {task: rates[(frame["method"] == "newest") & (frame["after"] == task) & (frame["task"] == task)].mean()

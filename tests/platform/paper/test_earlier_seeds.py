@@ -14,7 +14,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 def without_figures():
     """Draw none: other tests look at them, and most of a report's time goes there."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(report, "_write_figures", lambda reproductions, out: {})
+        patched.setattr(report, "_pictures", lambda reproductions: {})
         yield
 
 

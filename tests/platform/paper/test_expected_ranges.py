@@ -58,7 +58,7 @@ def test_one_collapsed_seed_is_told_by_name():
     reproduction = _reproduction({MID: [30, 30, 30], FINE_TUNED: [50, 12, 55]})
     gain = fine_tuning_gain(reproduction)
     assert gain is not None
-    assert gain.by_seed == {0: 20.0, 1: -18.0, 2: 25.0}
+    assert gain.to_dict() == {0: 20.0, 1: -18.0, 2: 25.0}
     verdicts = _verdicts(reproduction)
     verdict = verdicts["no seed collapses in fine-tuning"]
     assert (verdict.found, verdict.inside) == ("1 of 3 seeds (1)", False)
@@ -71,7 +71,7 @@ def test_a_gain_is_a_share_of_the_scripted_policys(trained, inside):
     reproduction = _reproduction({}, measures=measures)
     share = gain_share(reproduction, "camera")
     assert share is not None
-    assert share.median == pytest.approx((trained + 100.0) / 220.0)
+    assert share.median() == pytest.approx((trained + 100.0) / 220.0)
     (verdict,) = (verdict for name, verdict in _verdicts(reproduction).items() if name.startswith("camera"))
     assert verdict.inside is inside
 

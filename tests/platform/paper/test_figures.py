@@ -1,12 +1,10 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fakes.runs import write_synthetic_records
 from soulsgraph.paper.figures import draw_dodge_lengths, draw_skill_returns, draw_win_rates
 from soulsgraph.paper.records import load_reproductions
-from soulsgraph.results.seeds import moving_average, seed_curves
+from soulsgraph.results.seeds import seed_curves
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.skills import budget_of
 
@@ -39,12 +37,6 @@ def test_seeds_at_other_steps_are_interpolated_as_far_as_all_reach():
     np.testing.assert_allclose(curves.values, [[0.0, 1.0], [2.0, 12.0]])
 
 
-@given(st.lists(st.floats(-10, 10), min_size=1, max_size=30), st.integers(1, 12))
-def test_a_moving_average_looks_back_only(values, width):
-    expected = [np.mean(values[max(0, end - width) : end]) for end in range(1, len(values) + 1)]
-    np.testing.assert_allclose(moving_average(np.array(values), width), expected, atol=1e-9)
-
-
 def test_each_skill_has_a_panel_with_every_seed_and_the_phases_apart(reproduction):
     panels = {axes.get_title(): axes for axes in draw_skill_returns(reproduction).axes}
     assert list(panels)[:5] == ["camera", "lock-on", "movement", "dodge", "heal-attack"]
@@ -59,13 +51,13 @@ def test_dodge_is_drawn_beside_random_and_no_dodging(reproduction):
     for axes, unit in zip(draw_dodge_lengths(reproduction).axes, ("length", "seconds"), strict=True):
         for policy, style in (("random", "--"), ("idle", "-.")):
             (line,) = (line for line in axes.lines if line.get_linestyle() == style)
-            assert line.get_ydata()[0] == pytest.approx(reproduction.measure[f"dodge {unit} {policy}"].mean)
+            assert line.get_ydata()[0] == pytest.approx(reproduction.measured(f"dodge {unit} {policy}").mean())
 
 
 def test_every_seed_is_a_point_beside_the_papers(reproduction):
     (axes,) = draw_win_rates([reproduction]).axes
     seeds = [line.get_xdata() for line in axes.lines if line.get_marker() == "o"]
-    assert [sorted(x) for x in seeds] == [sorted(reproduction.setting[row.label].spread.values) for row in TABLE_1]
+    assert [sorted(x) for x in seeds] == [sorted(reproduction.setting[row.label].spread) for row in TABLE_1]
     assert [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"] == [
         row.paper_percent for row in TABLE_1
     ]

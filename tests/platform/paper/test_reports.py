@@ -20,7 +20,7 @@ def _printed(table):
 
 
 def test_a_table_tells_the_same_in_each_form():
-    terminal, markdown = _printed(_TABLE), _TABLE.to_markdown().splitlines()
+    terminal, markdown = _printed(_TABLE), _TABLE.table.to_markdown().splitlines()
     assert markdown[4:] == [
         "| both trained | 11/25 | 44.0 % | 26.7-62.9 % | 44.0 % |",
         "| no dodge | 0/400 | 0.0 % | 0.0-1.0 % |  |",

@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -20,12 +19,8 @@ def paper(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def report(paper, tmp_path_factory):
-    """The file of the report that tests only read; it was written twice, into a folder that had a file."""
-    board = tmp_path_factory.mktemp("report") / "tensorboard"
-    board.mkdir()
-    (board / "notes.txt").touch()
-    write_report([paper], board.parent)
-    return write_report([paper], board.parent)
+    """The file of the report that tests only read."""
+    return write_report([paper], tmp_path_factory.mktemp("report"))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +32,7 @@ def fast(tmp_path_factory):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Draw no figures: most of a report's time goes there."""
-    monkeypatch.setattr(module, "_write_figures", lambda reproductions, out: {})
+    monkeypatch.setattr(module, "_pictures", lambda reproductions: {})
 
 
 def test_a_report_holds_every_row_with_every_seeds_counts(paper, report):
@@ -61,16 +56,6 @@ def test_missing_seeds_are_counted(paper, tmp_path):
     assert "of" not in whole.seeds_told
 
 
-@pytest.mark.parametrize(
-    ("description", "key"), [('{"plan": []}', "plan"), ('{"plan": {"overrides": 5}}', r"plan\.overrides")]
-)
-def test_a_damaged_description_is_refused_with_file_and_key(description, key, tmp_path):
-    folder = write_synthetic_records(tmp_path / "run", seeds=(300,))
-    (folder / "reproduction.json").write_text(description)
-    with pytest.raises(SoulsGraphError, match=rf"reproduction\.json: {key}"):
-        load_reproductions([folder])
-
-
 def test_machines_read_the_same(paper, report):
     described = json.loads(report.with_name("report.json").read_text())
     assert described["reproductions"]["paper"]["plan"]["seeds"] == [300, 301, 302, 303]
@@ -82,24 +67,19 @@ def test_machines_read_the_same(paper, report):
     assert set(described["tables"]) == {"settings", "seeds", "expected_ranges", "measures", "differences"}
 
 
-def test_every_figure_is_shown_and_on_the_board(report):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
+def test_every_figure_is_shown(report):
     text = report.read_text()
     files = sorted(file.name for file in (report.parent / "figures").iterdir())
     assert files == ["figure-5-paper.png", "figure-6-paper.png", "figures-2-3-paper.png", "table-1.png"]
     assert all(f"](figures/{name})" in text for name in files)
-    board = report.parent / "tensorboard"
-    assert len([*board.iterdir()]) == 2, "the first report's events are gone, and what is not its own stays"
-    events = EventAccumulator(str(board)).Reload()
-    assert sorted(events.Tags()["images"]) == [name.removesuffix(".png") for name in files]
+    assert report.with_name("page.html").read_text().count("data:image/png;base64,") == len(files)
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_presets_and_variants_stand_beside_each_other_paired_by_seed(paper, fast, tmp_path):
     write_report([paper, fast], tmp_path, variants=[paper, fast])
     comparison = {row["label"]: row for row in read_rows(tmp_path / "tables" / "comparison.parquet")}
-    by_seed = [item.setting[MID].spread.by_seed for item in load_reproductions([paper, fast])]
+    by_seed = [item.setting[MID].spread for item in load_reproductions([paper, fast])]
     expected = sum(by_seed[1][seed] - by_seed[0][seed] for seed in (301, 302, 303)) / 3
     assert comparison[MID]["seeds"] == 3
     assert comparison[MID]["mean"] == pytest.approx(expected)
@@ -118,7 +98,7 @@ def test_any_records_alone_make_a_report(paper, tmp_path, kept):
     records.mkdir(parents=True)
     (records / f"{kept}.parquet").write_bytes((paper / "records" / f"{kept}.parquet").read_bytes())
     text = write_report([tmp_path / "run"], tmp_path / "run").read_text()
-    assert ("### Table 1" in text) == (kept == "rows")
+    assert ("## Table 1" in text) == (kept == "rows")
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -151,29 +131,3 @@ def test_folders_without_records_or_given_twice_are_refused_by_name(paper, tmp_p
     for folders in ([tmp_path], [tmp_path / "gone"], [paper, paper.parent / "." / paper.name]):
         with pytest.raises(SoulsGraphError, match=folders[0].name):
             load_reproductions(folders)
-
-
-@pytest.mark.parametrize(
-    ("table", "change"),
-    [
-        ("rows", lambda row: {name: value for name, value in row.items() if name != "wins"}),
-        ("rows", lambda row: row | {"episodes": 0, "wins": 0}),
-        ("rows", lambda row: row | {"wins": 10_000}),
-        ("rows", lambda row: row | {"wins": None}),
-        ("rows", lambda row: row | {"seed": "first"}),
-        ("measures", lambda row: row | {"value": None}),
-        ("curves", lambda row: row | {"step": None}),
-    ],
-)
-def test_records_that_no_statistics_can_be_made_of_are_refused(tmp_path, table, change):
-    folder = write_synthetic_records(tmp_path / "run", seeds=range(300, 302))
-    file = folder / "records" / f"{table}.parquet"
-    write_rows(file, [change(row) for row in read_rows(file)])
-    with pytest.raises(SoulsGraphError, match=rf"{table}\.parquet"):
-        load_reproductions([folder])
-
-
-def test_a_setting_that_repeats_a_seed_is_refused(paper):
-    (whole,) = load_reproductions([paper])
-    with pytest.raises(SoulsGraphError, match="300, 300"):
-        _ = replace(whole, rows=[whole.rows[0]] * 2).settings

@@ -16,9 +16,8 @@ from fakes.waiting import PATIENCE_S
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_clusters.fleet.actor.spool import machine_id
 from soulsgraph_clusters.fleet.protocol.security import Tokens
-from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, set_drained, sole_head
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, sole_head
 from soulsgraph_clusters.fleet.store import Journal, Spool
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -320,7 +319,6 @@ _LOCKING = {
     "run": lambda path: RunFolder.create(path / "run", Plan(scale=0.01)),
     "head": lambda path: _use(sole_head(Fleet(FleetSettings("127.0.0.1:0"), path))),
     "token": lambda path: Tokens(path / "tokens.json").issue("attic"),
-    "drained": lambda path: set_drained(path, "attic", True),
 }
 
 
@@ -335,7 +333,6 @@ def test_a_file_system_without_locks_is_named_and_neither_a_process_nor_a_full_d
             lock(tmp_path)
     # What needs no lock works.
     write_text(tmp_path / "file", "text")
-    assert machine_id(tmp_path / "pc") != ""
     with temporary_folder("some-", tmp_path) as folder:
         assert folder.exists()
     assert not folder.exists()

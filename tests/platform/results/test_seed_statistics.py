@@ -1,21 +1,13 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soulsgraph.paper.records import PAPER_EPISODES, SettingRates, paper_rate
-from soulsgraph.results.seeds import (
-    SeedsTable,
-    SeedValues,
-    by_seed_frame,
-    paired_difference,
-    paired_ratio,
-    records,
-    share,
-    summary,
-)
+from soulsgraph.results.seeds import by_seed_frame, difference, figures_of, ratio, records, seed_tables, summary
 from soulsgraph.results.statistics import (
     WinRate,
     clopper_pearson_interval,
@@ -31,7 +23,7 @@ scores = st.lists(st.floats(0.0, 100.0), min_size=2, max_size=12)
 
 
 def _spread(*values):
-    return SeedValues(dict(enumerate(values)))
+    return pd.Series(values)
 
 
 def _setting(counts):
@@ -69,44 +61,36 @@ def test_strata_are_drawn_apart():
 
 
 def test_one_seed_bounds_nothing():
-    spread = _spread(44.0)
-    figures = spread.columns()
-    assert (spread.median, spread.mean, figures["interquartile_mean"]) == (44.0, 44.0, 44.0)
-    assert math.isnan(spread.deviation)
+    figures = figures_of(_spread(44.0))
+    assert [figures[name] for name in ("seeds", "median", "mean", "interquartile_mean")] == [1, 44.0, 44.0, 44.0]
+    assert math.isnan(figures["deviation"])
     assert all(math.isinf(figures[f"{name}_high"]) for name in ("mean", "interquartile_mean", "deviation"))
 
 
 def test_more_episodes_of_the_same_seeds_do_not_narrow_the_interval_over_seeds():
     few = _setting([(10, 25), (15, 25), (5, 25)])
     many = _setting([(1_000, 2_500), (1_500, 2_500), (500, 2_500)])
-    assert few.spread.mean_interval == many.spread.mean_interval
+    assert mean_interval(few.spread) == mean_interval(many.spread)
     assert few.seeds[0].interval.low < many.seeds[0].interval.low
 
 
 def test_pairing_removes_what_the_seeds_share():
     mid, tuned = _spread(10.0, 30.0, 50.0), _spread(20.0, 40.0, 60.0)
-    difference = paired_difference(tuned, mid)
-    assert difference is not None
-    assert (difference.mean, *difference.mean_interval) == (10.0, 10.0, 10.0)
-    assert mid.mean_interval.overlaps(tuned.mean_interval)
+    apart = difference(tuned, mid)
+    assert (apart.mean(), *mean_interval(apart)) == (10.0, 10.0, 10.0)
+    assert mean_interval(mid).overlaps(mean_interval(tuned))
 
 
 def test_what_only_rounding_left_is_no_difference():
-    first, second = SeedValues({1: 0.1 + 0.2, 2: 1e9 + 1e-7, 3: 0.5}), SeedValues({1: 0.3, 2: 1e9, 3: 0.25})
-    difference = paired_difference(first, second)
-    assert difference is not None
-    assert difference.by_seed == {1: 0.0, 2: 0.0, 3: 0.25}
-    same = paired_difference(SeedValues({1: 0.1 + 0.2, 2: 0.3}), SeedValues({1: 0.3, 2: 0.3}))
-    assert same is not None
-    assert mean_test(same.values) == 1.0
+    first, second = pd.Series({1: 0.1 + 0.2, 2: 1e9 + 1e-7, 3: 0.5}), pd.Series({1: 0.3, 2: 1e9, 3: 0.25})
+    assert difference(first, second).to_dict() == {1: 0.0, 2: 0.0, 3: 0.25}
+    assert mean_test(difference(_spread(0.1 + 0.2, 0.3), _spread(0.3, 0.3))) == 1.0
 
 
 def test_only_shared_seeds_are_paired():
-    difference = paired_difference(SeedValues({1: 5.0, 2: 7.0}), SeedValues({2: 4.0, 3: 9.0}))
-    assert difference is not None
-    assert difference.by_seed == {2: 3.0}
-    assert paired_difference(SeedValues({1: 5.0}), SeedValues({2: 4.0})) is None
-    assert paired_ratio(SeedValues({1: 5.0, 2: 6.0}), SeedValues({1: 0.0, 2: 4.0})) == SeedValues({2: 1.5})
+    assert difference(pd.Series({1: 5.0, 2: 7.0}), pd.Series({2: 4.0, 3: 9.0})).to_dict() == {2: 3.0}
+    assert difference(pd.Series({1: 5.0}), pd.Series({2: 4.0})).empty
+    assert ratio(pd.Series({1: 5.0, 2: 6.0}), pd.Series({1: 0.0, 2: 4.0})).to_dict() == {2: 1.5}
 
 
 @pytest.mark.parametrize("row", TABLE_1, ids=lambda row: row.label)
@@ -134,19 +118,10 @@ def test_a_summary_has_a_row_for_each_group_in_the_order_of_the_frame():
     ]
 
 
-def test_a_share_of_seeds_has_the_exact_interval():
-    rows = {seed: [{"skill": "dodge", "adapt": seed > 0}] for seed in range(5)}
-    (row,) = records(share(by_seed_frame(rows), ["skill"], "adapt"))
-    assert (row["seeds_adapt"], row["adapt_percent"]) == ("4 of 5", 80.0)
-    assert row["adapt_percent_low"] == pytest.approx(100.0 * clopper_pearson_interval(4, 5).low)
-
-
-def test_a_table_of_seeds_shows_every_seed_beside_the_summary():
+def test_a_table_of_seeds_shows_every_seed_below_the_summary():
     won = {seed: [{"arm": "b", **WinRate(wins, 4).columns()}] for seed, wins in ((7, 1), (3, 4))}
     frame = by_seed_frame(won)
-    table = SeedsTable.of("Wins", frame, summary(frame, ["arm"], "rate", {"mean": "rate"}))
-    assert table.seeds == (3, 7)
-    (row,) = table.rows()
-    assert row["rate"] == 0.625
-    assert row["each_seed"].startswith("3: 100.0 % (4/4, ")
-    assert "; 7: 25.0 % (1/4, " in row["each_seed"]
+    summed, each = seed_tables("Wins", frame, summary(frame, ["arm"], "rate", {"mean": "share"}))
+    assert summed.rows[0][0] == "b"
+    assert summed.rows[0][1].startswith("0.625 (")
+    assert [row[:3] for row in each.rows] == [("7", "b", "1/4"), ("3", "b", "4/4")]

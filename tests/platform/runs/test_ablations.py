@@ -51,7 +51,7 @@ def test_every_skill_is_replaced_in_every_way_in_the_same_fights(runs, tmp_path)
     assert wins["heal_attack", "idle"] == 0
     assert wins[NO_SKILL, ""] > 0
     ablations.save(tmp_path)
-    assert json.loads((tmp_path / "ablations-scripted.json").read_text())["rows"] == ablations.scripted
+    assert json.loads((tmp_path / "ablations.json").read_text())["scripted"] == ablations.scripted
 
 
 def test_points_are_paired_by_seed():
@@ -59,7 +59,7 @@ def test_points_are_paired_by_seed():
         1: [_row(NO_SKILL, "", 80, 0.0), _row("camera", "random", 30, 50.0)],
         2: [_row(NO_SKILL, "", 60, 0.0), _row("camera", "random", 20, 40.0)],
     }
-    whole, camera = Ablations(by_seed, []).over_seeds().rows()
+    whole, camera = Ablations(by_seed, []).over_seeds().to_dict("records")
     assert (whole["win_percent"], whole["lost_points"]) == (pytest.approx(70.0), 0.0)
     assert (camera["win_percent"], camera["lost_points"]) == (pytest.approx(25.0), pytest.approx(45.0))
     # t of one degree of freedom: 45 +- 12.706 * 7.0711 / sqrt(2).

@@ -14,9 +14,8 @@ from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo import agent_names, copy_agent
-from soulsgraph_clusters.fleet.actor.spool import machine_id
 from soulsgraph_clusters.fleet.protocol.security import Tokens
-from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, read_drained, set_drained, sole_head
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, sole_head
 from soulsgraph_clusters.fleet.store import Journal, Spool
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import whole_folder
@@ -134,14 +133,15 @@ def _share(folder, ways, barrier, found, number):
     for turn in range(ROUNDS):
         place = folder / f"shared_{turn}"
         barrier.wait(PATIENCE_S)
-        known, token = machine_id(place), Tokens(place / "tokens.json").issue(f"pc-{number}")
-        set_drained(place, f"pc-{number}", True)
+        tokens = Tokens(place / "tokens.json")
+        token = tokens.issue(f"pc-{number}")
+        tokens.drain(f"pc-{number}", True)
         try:
             record(Fighter.oracle("iudex-phase1"), evaluation_seeds(0, FIGHTS), place / "fights")
             line = ""
         except SoulsGraphError as error:
             line = str(error)
-        found.put((turn, number, known, token, line))
+        found.put((turn, number, token, line))
 
 
 def test_what_several_processes_change_at_once_has_every_change_and_no_fight_is_played_twice(tmp_path):
@@ -149,11 +149,10 @@ def test_what_several_processes_change_at_once_has_every_change_and_no_fight_is_
     everything = _together(tmp_path, _share, ["shared"])
     for turn in range(ROUNDS):
         place, found = tmp_path / f"shared_{turn}", [one for one in everything if one[0] == turn]
-        assert {known for _, _, known, _, _ in found} == {(place / "machine").read_text()}
         tokens = Tokens(place / "tokens.json")
-        assert all(tokens.name_of(token) == f"pc-{number}" for _, number, _, token, _ in found)
-        assert read_drained(place) == {f"pc-{number}" for number in range(PROCESSES)}
+        assert all(tokens.name_of(token) == f"pc-{number}" for _, number, token, _ in found)
+        assert {pc for pc, one in tokens.known.items() if one.drained} == {f"pc-{n}" for n in range(PROCESSES)}
         assert len([*(place / "fights").glob("*.parquet")]) == FIGHTS
         assert all(line == "" or "oracle" in line for *_, line in found)
-        assert {path.name for path in place.iterdir()} == {"machine", "tokens.json", "drained.json", "fights"}
+        assert {path.name for path in place.iterdir()} == {"tokens.json", "fights"}
         assert not [*(place / "fights").glob(".*")]

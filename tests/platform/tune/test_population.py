@@ -50,7 +50,7 @@ def test_a_population_that_was_killed_goes_on_and_every_member_leaves_a_run(tmp_
     assert all(1e-6 <= row["lock_on.lr"] <= 1e-1 for row in results.rows)
     # Whoever was behind went on from whoever was ahead.
     assert (path / "tune" / "200" / "pbt_global.txt").read_text()
-    table = results.table
-    assert table is not None
-    assert [row["members"] for row in table.summary] == ["best", "mean"]
+    assert results.summary["members"].tolist() == ["best", "mean"]
+    assert [*results._curves_of_members()[0]] == ["best", "mean"]
+    assert (path / "results" / "figures" / "curves.png").is_file()
     assert results.best["lock_on.lr"] in [row["lock_on.lr"] for row in results.rows]

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import grpc
 
 from soulsgraph_clusters.fleet.actor.player import PlayedGame
 from soulsgraph_clusters.fleet.actor.process import GameOrder, GameProcess, Kept
-from soulsgraph_clusters.fleet.actor.spool import machine_id, pause_file
-from soulsgraph_clusters.fleet.actor.stream import CHECK, NOBODY, PLAY, Head, Stream, describe, step_that_fails
+from soulsgraph_clusters.fleet.actor.spool import pause_file
+from soulsgraph_clusters.fleet.actor.stream import PLAY, Head, Stream, describe, why_silent
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import parse_message
 from soulsgraph_clusters.fleet.protocol.security import channel_credentials, read_token_file, token_metadata
@@ -69,7 +69,7 @@ class HostOptions:
     games: Path
     """TOML file of the games to play, a process each."""
     ca: Path | None = None
-    """PEM file of the fleet's CA; a head on another machine needs it."""
+    """PEM file with the head's certificate, or that of its CA; a head on another machine needs it."""
     spool: Path = field(default_factory=state_folder)
     """Folder for decisions that the head has not acknowledged yet; hosts of several token files may share it."""
     spool_mb: Annotated[int, Between(1, 100_000)] = 256
@@ -87,8 +87,8 @@ class HostOptions:
             ) from error
         if self.ca is None and not is_loopback(host):
             raise FleetError(
-                f"head: expected the fleet's CA for {host}, found none: a token is sent encrypted or to this "
-                "machine alone; copy the head's ca.pem here and name it."
+                f"head: expected its certificate for {host}, found none: a token is sent encrypted or to this "
+                "machine alone; copy the head's head.pem here and name it."
             )
 
     @property
@@ -125,7 +125,8 @@ def ask(options: HostOptions, game: str = "1", settings: GameSettings | None = N
         asked = play(iter([wire.FromGame(hello=hello)]), timeout=ASK_WITHIN_S, metadata=token_metadata(head.token))
         first = next(asked, None)
     except grpc.RpcError as error:
-        raise FleetError(_refusal(head, error)) from error
+        unreached = error.code() == grpc.StatusCode.UNAVAILABLE
+        raise FleetError(f"{why_silent(head) if unreached else f'{head.address}: {describe(error)}'}.") from error
     finally:
         channel.close()
     if first is None:
@@ -135,19 +136,6 @@ def ask(options: HostOptions, game: str = "1", settings: GameSettings | None = N
         raise FleetError(answer.reason)
     stage: str = answer.reason
     return stage
-
-
-def _refusal(head: Head, error: Any) -> str:
-    """Return why the head did not answer, expected, found and remedy."""
-    found, remedy = describe(error), "a head listens while a stage is trained; check its address and port, too"
-    if error.code() == grpc.StatusCode.UNAUTHENTICATED:
-        remedy = "put the token that the head issued into the token's file"
-    where, unreached = head.address, error.code() == grpc.StatusCode.UNAVAILABLE
-    # gRPC says the same of a wrong CA, a wrong name and an old certificate.
-    why = step_that_fails(head.address, head.ca) if unreached else ""
-    if why not in ("", NOBODY):
-        return f"{where}: expected a head that takes this PC, found: {why.removesuffix(CHECK)}."
-    return f"{where}: expected a head that takes this PC, found: {found}; {remedy}."
 
 
 class PCGame(Kept):
@@ -165,9 +153,8 @@ class PCGame(Kept):
         open_it: Callable[[], PlayedGame],
         show: Callable[[str], None],
         most_bytes: int = MOST_SPOOL_BYTES,
-        machine: str = "",
     ) -> None:
-        self._head, self._folder, self._most_bytes, self._machine = head, folder, most_bytes, machine
+        self._head, self._folder, self._most_bytes = head, folder, most_bytes
         #: What the head said and the game does not know yet.
         self._unsent = deque[bytes]()
         super().__init__(folder.name, open_it, show)
@@ -191,7 +178,7 @@ class PCGame(Kept):
         for message in map(wire.FromGame.FromString, messages):
             if message.HasField("hello"):
                 hello = message.hello
-                hello.boot, hello.machine = self._spool.boot, self._machine
+                hello.boot = self._spool.boot
                 self._stream = Stream(self._head, hello, self._spool, self._unsent.append, self.say)
                 self._stream.start()
             assert self._stream is not None, "a player says hello first"
@@ -265,7 +252,7 @@ def playing(options: HostOptions, report: Callable[[int, str], None], projects: 
 
         return report_one
 
-    head, machine = options.connection(), machine_id(options.own_spool)
+    head = options.connection()
     folders = tuple(folder.absolute() for folder in projects)
 
     def opened(number: int) -> Callable[[], PlayedGame]:
@@ -273,10 +260,7 @@ def playing(options: HostOptions, report: Callable[[int, str], None], projects: 
         return lambda: GameProcess(order)
 
     kept = [
-        PCGame(
-            *(head, options.game_spool(number), opened(number), reporter(number), options.spool_mb * 2**20),
-            machine=machine,
-        )
+        PCGame(head, options.game_spool(number), opened(number), reporter(number), options.spool_mb * 2**20)
         for number in range(1, len(games) + 1)
     ]
     try:

@@ -77,7 +77,7 @@ class Player:
     """One game; `game` is its name, and nothing is played while there is a `pause_file`."""
 
     def __init__(self, settings: GameSettings, game: str = "1", pause_file: Path | None = None) -> None:
-        self._settings, self._pause_file, self._speed = settings, pause_file, settings.speed
+        self._settings, self._pause_file = settings, pause_file
         #: What differs from process to process.
         self.boot, self._sequence = secrets.token_hex(8), 0
         hello = make_hello(game, settings.driver, settings.lanes, version=installed_version(), boot=self.boot)
@@ -182,11 +182,9 @@ class Player:
             self._start(order)
 
     def _start(self, order: wire.Task) -> None:
-        self._speed = min(self._settings.speed, order.speed or self._settings.speed)
-        settings = replace(self._settings, speed=self._speed)
         # Each further play has other fights; the head's seed is another one for each boot.
         seed = int(derive_seeds(np.uint64(order.seed), self._plays)[0]) >> 1
-        self._play = _Play(order, self._plays, settings, seed, self.open_game)
+        self._play = _Play(order, self._plays, self._settings, seed, self.open_game)
         self._plays += 1
         self._say("waiting for weights")
         self._use_weights(self._play, self._weights)
@@ -275,7 +273,7 @@ class Player:
 
     def _health(self) -> wire.Health:
         play, lost = self._play, self._lost.copy()
-        metrics = {"speed": self._speed, "cpu_s": time.process_time(), **self._metrics}
+        metrics = {"speed": self._settings.speed, "cpu_s": time.process_time(), **self._metrics}
         ticks, finished = self._ticks, self._finished
         if play is not None:
             lost.update(dict(play.sampling.lost))

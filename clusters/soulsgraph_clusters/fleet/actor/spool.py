@@ -1,40 +1,12 @@
-"""The folder in which a PC's games keep their chunks: whose it is, and whether a person paused the games."""
+"""The folder in which a PC's games keep their chunks: who has it, and whether a person paused the games."""
 
 from __future__ import annotations
 
-import re
-import secrets
-from contextlib import suppress
 from pathlib import Path
 
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_clusters.fleet.store import FILE, Spool
 from soulsgraph_envs.core import files
-from soulsgraph_envs.core.files import LockError
-
-_MACHINE = re.compile(r"[0-9a-f]{16}")
-
-
-def machine_id(folder: Path) -> str:
-    """Return the id of a PC by the folder of its spools; it is drawn where none is kept there."""
-    file = folder / "machine"
-    if known := _read_machine(file):
-        return known
-    drawn = secrets.token_hex(8)
-    # A full disk stops no game; a folder that is no good at all is the spool's error.
-    with suppress(files.WriteError, LockError), files.locked(folder):
-        # Another process may have drawn one meanwhile.
-        if known := _read_machine(file):
-            return known
-        files.write_text(file, drawn)
-    return drawn
-
-
-def _read_machine(file: Path) -> str:
-    with suppress(OSError, UnicodeDecodeError):
-        if _MACHINE.fullmatch(known := file.read_text()):
-            return known
-    return ""
 
 
 def in_use(folder: Path) -> bool:

@@ -72,67 +72,39 @@ class Head:
 
 #: How long one step of the way to a head may take while somebody looks why it does not answer.
 _STEP_WITHIN_S = 5.0
-NOBODY = "nobody"
-#: How a line ends to which an examination of this PC adds something.
-CHECK = "; `check` examines the way"
+#: What OpenSSL's codes of a certificate mean for people: the chain's end, names and addresses, dates.
+_UNPROVEN = {
+    **dict.fromkeys((18, 19, 20, 21, 7), "its certificate is another than `ca`; copy the head's head.pem here"),
+    **dict.fromkeys((62, 64), "its certificate is not made out to this address; name the head as its certificate does"),
+    9: "its certificate is not valid yet; correct this PC's clock or the head's",
+    10: "its certificate expired; make it anew on the head, or correct this PC's clock",
+}
 
 
 def why_silent(head: Head) -> str:
-    """Return in one line why a head does not answer, as far as this machine can see."""
-    why = step_that_fails(head.address, head.ca)
-    if why == NOBODY:
-        return f"no head answers at {head.address}; it listens while a stage is trained"
-    return f"no head answers at {head.address}: {why or f'it answers, and takes no stream{CHECK}'}"
+    """Return in one line why a head does not answer, as far as this machine can see: name, network or certificate.
 
-
-def step_that_fails(address: str, ca: Path | None) -> str:
-    """Return what is wrong on the way to an address: its name, the network or its certificate; empty if none.
-
-    It is `NOBODY` where nothing listens.
+    gRPC says the same of a wrong CA, a wrong name and an old certificate.
     """
-    host, port = split_address(address)
-    try:
-        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        found = getattr(error, "strerror", None) or error
-        return f"its name is not known on this PC ({found}); correct `head`, or the name server{CHECK}"
+    (host, port), why = split_address(head.address), "it answers, and takes no stream; see its log"
     try:
         with socket.create_connection((host, port), _STEP_WITHIN_S) as connection:
-            return _certificate_problem(connection, host, ca)
+            if head.ca is not None:
+                context = ssl.create_default_context(cafile=head.ca)
+                context.set_alpn_protocols(["h2"])
+                context.wrap_socket(connection, server_hostname=host).close()
     except ConnectionRefusedError:
-        return NOBODY
-    except OSError as error:
-        found = "no answer" if isinstance(error, TimeoutError) else error.strerror or error
-        return f"{found}: the address may be another, or a firewall closed{CHECK}"
-
-
-def _certificate_problem(connection: socket.socket, host: str, ca: Path | None) -> str:
-    """Return why a server's certificate does not prove that it is the head; empty if it does, or none is asked for."""
-    if ca is None:
-        return ""
-    try:
-        context = ssl.create_default_context(cafile=ca)
-        context.set_alpn_protocols(["h2"])
-        context.wrap_socket(connection, server_hostname=host).close()
+        return f"no head answers at {head.address}; it listens while a stage is trained"
     except ssl.SSLCertVerificationError as error:
-        return _UNPROVEN.get(error.verify_code, f"its certificate does not hold: {error.verify_message}{CHECK}")
+        why = _UNPROVEN.get(error.verify_code, f"its certificate does not hold: {error.verify_message}")
     except (ssl.SSLError, ConnectionError):
-        return f"what listens there does not speak TLS; name the head's port, or set up its certificate{CHECK}"
-    return ""
-
-
-_OTHER_CA = f"its certificate is of another CA than `ca`; copy the head's ca.pem here{CHECK}"
-_OTHER_NAME = (
-    "its certificate is not made out to this address; name the head as its certificate does, or make that for this "
-    f"address too{CHECK}"
-)
-#: What OpenSSL's codes mean for people: dates, the chain's end, names and addresses.
-_UNPROVEN = {
-    **dict.fromkeys((18, 19, 20, 21, 7), _OTHER_CA),
-    **dict.fromkeys((62, 64), _OTHER_NAME),
-    9: f"its certificate is not valid yet; correct this PC's clock or the head's{CHECK}",
-    10: f"its certificate expired; make it anew on the head, or correct this PC's clock{CHECK}",
-}
+        why = "what listens there does not speak TLS; name the head's port, or set up its certificate"
+    except (socket.gaierror, UnicodeError) as error:
+        found = getattr(error, "strerror", None) or error
+        why = f"its name is not known on this PC ({found}); correct `head`, or the name server"
+    except OSError as error:
+        why = f"{error.strerror or 'no answer'}: the address may be another, or a firewall closed"
+    return f"no head answers at {head.address}: {why}"
 
 
 def describe(error: Any) -> str:
@@ -221,21 +193,18 @@ class Stream:
         except FleetError as error:
             return str(error)
         except grpc.FutureTimeoutError:
-            return self._why_silent()
+            # A name server may take long, and nobody waits for it who wants to end.
+            threading.Thread(target=self._say_why_silent, daemon=True).start()
+            return ""
         except grpc.RpcError as error:
             return describe(error)
         finally:
             channel.close()
 
-    def _why_silent(self) -> str:
-        # A name server may take long, and nobody waits for it who wants to end.
-        found: list[str] = []
-        looking = threading.Thread(target=lambda: found.append(why_silent(self._head)), daemon=True)
-        looking.start()
-        until_s = time.monotonic() + 2 * _STEP_WITHIN_S
-        while looking.is_alive() and not self._stopping.is_set() and time.monotonic() < until_s:
-            looking.join(_LOOK_EVERY_S)
-        return found[0] if found else f"no head answers at {self._head.address}"
+    def _say_why_silent(self) -> None:
+        line = why_silent(self._head)
+        if not (self.connected or self._stopping.is_set()):
+            self._say(line)
 
     def _await_answer(self, channel: Any) -> None:
         """Wait until a server answers; raises grpc.FutureTimeoutError if none does."""

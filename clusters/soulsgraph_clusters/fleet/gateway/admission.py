@@ -17,7 +17,7 @@ import numpy as np
 from soulsgraph_clusters.fleet.gateway.connections import Connection
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns, encode_weights, read_moments, to_bytes
-from soulsgraph_clusters.fleet.protocol.settings import MOST_MESSAGE_BYTES, PC, FleetError, FleetSettings
+from soulsgraph_clusters.fleet.protocol.settings import MOST_MESSAGE_BYTES, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.fleet.store import JOURNALED, Journal, StoredChunk
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -25,13 +25,9 @@ from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_policies.agents.inference import Weights
 
 #: The verdicts on chunks that are not learned from.
-STALE, OTHER_STAGE, MALFORMED, SHARE, ALTERED = "stale", "other stage", "malformed", "over its share", "altered"
-#: Decisions that a PC may be ahead of its share: a stage's first chunks come from somewhere.
-SHARE_SLACK = 256
+STALE, OTHER_STAGE, MALFORMED, ALTERED = "stale", "other stage", "malformed", "altered"
 #: Published versions whose time is kept.
 _MOST_VERSIONS = 10_000
-#: A PC plays beside others while their latest chunks are younger.
-_PLAYS_S = 10.0
 _TICK_S = 0.1
 #: Chunks wait for each other so long before they are written together.
 GROUP_S = 0.05
@@ -55,8 +51,6 @@ class Admission:
         self.stage, self.task = journal.stage, task
         self.journal, self._seed, self._settings = journal, seed, settings
         self._description = task.to_json()
-        #: When each PC's latest chunk came.
-        self._heard_s: dict[str, float] = {}
         self._writing, self._closed = threading.Lock(), False
         #: Of what frozen skills are to be played by; empty before it is known.
         self._frozen = b""
@@ -68,7 +62,7 @@ class Admission:
     @property
     def named_pcs(self) -> tuple[str, ...]:
         """The PCs that the fleet's file names; none where every PC with a token may play."""
-        return tuple(self._settings.pcs)
+        return self._settings.pcs
 
     def admit(self, connection: Connection) -> None:
         """Number a game's lanes; raises WriteError if that cannot be written down."""
@@ -80,14 +74,12 @@ class Admission:
         """Return what a game that was admitted is to play."""
         # A game that was started again has other fights than before.
         seed = derive_seeds(np.uint64(self._seed), connection.first_lane, int(connection.hello.boot, 16) % 2**63)
-        allowed = self._settings.pcs.get(connection.hello.pc, PC())
         return wire.Task(
             stage=self.journal.stage,
             attempt=self.journal.attempt,
             description=self._description,
             first_lane=connection.first_lane,
             seed=int(seed[0]) >> 1,
-            speed=allowed.most_speed,
         )
 
     def published(self, version: int, now_s: float) -> None:
@@ -155,10 +147,9 @@ class Admission:
         """Write a chunk that is not there yet with its verdict; return that, and the decisions that it has."""
         pc, game, decisions = connection.hello.pc, connection.hello.game, sum(chunk.decisions.values())
         key = pc, game, chunk.boot, chunk.sequence
-        self._heard_s[pc] = now_s
         if key in self.journal:
             return JOURNALED, decisions
-        verdict = self._verdict(connection, chunk, now_s) or self._share_verdict(pc, decisions, now_s) or JOURNALED
+        verdict = self._verdict(connection, chunk, now_s) or JOURNALED
         learned = verdict == JOURNALED
         lane = self.journal.first_lane(pc, game, connection.hello.lanes) if learned else 0
         # A message has no room for more.
@@ -191,16 +182,6 @@ class Admission:
         own = all(one.min() >= 0 and one.max() < count for one, count in lanes)
         return "" if found and own and counts == dict(chunk.decisions) else MALFORMED
 
-    def _share_verdict(self, pc: str, decisions: int, now_s: float) -> str:
-        share = self._settings.pcs.get(pc, PC()).share
-        others = any(now_s - heard_s < _PLAYS_S for other, heard_s in self._heard_s.items() if other != pc)
-        if share == 1.0 or not others:
-            return ""
-        journaled = {key: count for key, count in self.journal.decisions.items() if key.endswith(f"/{JOURNALED}")}
-        own = journaled.get(f"{pc}/{JOURNALED}", 0) + decisions
-        total = sum(journaled.values()) + decisions
-        return SHARE if own > share * total + SHARE_SLACK else ""
-
 
 class ChunkQueue:
     """Let chunks wait, and write those that came within a moment together, with one fsync.
@@ -209,13 +190,12 @@ class ChunkQueue:
     by other weights counts as one that has none from then on: it is to be sent all.
     """
 
-    def __init__(self, admission: Admission, note: Callable[[str], None]) -> None:
-        self._admission, self._note = admission, note
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
         self._waiting: asyncio.Queue[tuple[Connection, wire.Chunk, float]] = asyncio.Queue(MOST_WAITING)
         self._bytes = 0
         #: Whether chunks are taken, which is not so while a stage ends, and whether they are written: not between two.
         self._takes, self._writes = asyncio.Event(), asyncio.Event()
-        self.begin_stage(admission)
         #: Set while nothing can be written.
         self._fails = asyncio.Event()
         #: Seconds from a chunk's receipt until it is in the journal, of the latest chunks.

@@ -38,13 +38,13 @@ class Connection:
     closed: bool = False
     #: Whether the gateway does not read on, because too much waits to be written.
     held: bool = False
-    #: Whether the game was asked to play no longer.
-    drained: bool = False
+    #: Whether the game was asked to play no longer; None before it was asked anything.
+    drained: bool | None = None
     #: Whoever let it play, the latest time.
     admitted: object | None = None
     #: The number of its first lane in the stage.
     first_lane: int = 0
-    #: What it proved its name by.
+    #: The hash of what it proved its name by.
     token: str = field(default="", repr=False)
     #: Its machine's address, as the gateway sees it.
     address: str = ""
@@ -135,25 +135,6 @@ class Connection:
         return messages
 
 
-_REMEDY = "end one of them, or issue a token of its own for the other PC"
-
-
-def check_alone(live: wire.Hello, new: wire.Hello) -> None:
-    """Refuse a game while another process plays as it, or another machine as its PC, as a live game says.
-
-    Raises:
-        FleetError: naming the game or the PC.
-    """
-    if live.pc != new.pc:
-        return
-    if live.machine and new.machine and live.machine != new.machine:
-        found = "another, whose games are live"
-        raise FleetError(f"{new.pc}: expected one machine of this name, found {found}; {_REMEDY}.")
-    if live.game == new.game and live.boot != new.boot:
-        found = "another process that plays as it"
-        raise FleetError(f"{new.pc}/{new.game}: expected one live game of this name, found {found}; {_REMEDY}.")
-
-
 class Notes(deque[str]):
     """What happened to games since it was last taken, the latest at most; other threads may take it."""
 
@@ -224,10 +205,17 @@ class Connections:
         self.refusals.clear()
 
     def begin(self, connection: Connection) -> Connection | None:
-        """Add a connection, and return the one of the same process that it replaces; raises as `check_alone`."""
-        for other in self.live:
-            check_alone(other.hello, connection.hello)
+        """Add a connection, and return the one of the same process that it replaces.
+
+        Raises:
+            FleetError: if another process plays as the game.
+        """
         earlier = self._live.get(connection.name)
+        if earlier is not None and not earlier.closed and earlier.hello.boot != connection.hello.boot:
+            raise FleetError(
+                f"{connection.name}: expected one live game of this name, found another process that plays as it; end "
+                "one of them, or issue a token of its own for the other PC."
+            )
         self._live[connection.name] = self._latest[connection.name] = connection
         return earlier
 

@@ -2,17 +2,16 @@
 
 It runs in a thread of its own and never waits for learning. What arrives within a moment is written to the journal
 together, with one fsync. A game that is silent for `SILENT_AFTER_S` counts as lost. At the end of the module: how the
-head listens, what it refuses at the door, and the preflight before a stage, in which every game only says who it is.
+head listens, and the preflight before a stage, in which every game only says who it is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,8 +20,8 @@ import grpc
 from soulsgraph_clusters.fleet.gateway.admission import WRITE_WITHIN_S, Admission, ChunkQueue, Snapshot
 from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections, Notes
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.messages import check_chunk, check_hello, parse_message, plain, to_bytes
-from soulsgraph_clusters.fleet.protocol.security import Tokens, credentials_of, read_identity, sent_token
+from soulsgraph_clusters.fleet.protocol.messages import check_chunk, check_hello, parse_message, to_bytes
+from soulsgraph_clusters.fleet.protocol.security import Tokens, credentials_of, read_identity, sent_token, token_hash
 from soulsgraph_clusters.fleet.protocol.settings import (
     DRAINED_REASON,
     METHOD,
@@ -31,10 +30,9 @@ from soulsgraph_clusters.fleet.protocol.settings import (
     SILENT_AFTER_S,
     Fleet,
     FleetError,
-    digests,
-    read_drained,
+    code_digest,
 )
-from soulsgraph_clusters.fleet.protocol.task import project_problem, projects_of_hello, require_projects
+from soulsgraph_clusters.fleet.protocol.task import projects_of_hello, require_projects
 from soulsgraph_envs.core.access import plain_host, split_address
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.machine import raise_open_files
@@ -52,9 +50,8 @@ _START_TIMEOUT_S = 30.0
 UNKNOWN_TOKEN = "token: expected one that the head issued to this PC, found none or another; ask for one at the head."
 #: A stream that has not said who it is after so long is closed.
 HELLO_WITHIN_S = 10.0
-#: What a preflight answers, and its streams at once.
+#: What a preflight answers.
 _WAIT = "the head looks who is there, and trains nothing yet"
-_MOST_STREAMS = 64
 SERVER_OPTIONS = [
     ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
     ("grpc.so_reuseport", 0),
@@ -71,20 +68,24 @@ SERVER_OPTIONS = [
 class Gateway:
     """Serve the games of a fleet in a stage, and in others after it; games stay connected between two stages.
 
+    Without an `admission` no stage has begun.
+
     Raises:
         FleetError: if it cannot listen where the settings say, or tokens or certificate cannot be used.
     """
 
-    def __init__(self, fleet: Fleet, admission: Admission) -> None:
-        self._settings, self._admission = fleet.settings, admission
-        digests()  # Which takes a moment, in which no game is to wait.
-        self._folder, self._drained = fleet.folder, frozenset[str]()
+    def __init__(self, fleet: Fleet, admission: Admission | None) -> None:
+        self._settings = fleet.settings
+        code_digest()  # Which takes a moment, in which no game is to wait.
         self._tokens = Tokens(fleet.folder / fleet.settings.tokens)
         self._credentials = credentials_of(read_identity(fleet.settings, fleet.folder))
         self.connections = Connections()
         self.notes = Notes()
-        self._stamp = self._tokens.stamp
-        self.chunks = ChunkQueue(admission, self.notes.add)
+        self.chunks, self._begun = ChunkQueue(self.notes.add), asyncio.Event()
+        if admission is not None:
+            self._admission = admission
+            self.chunks.begin_stage(admission)
+            self._begun.set()
         self._failure: BaseException | None = None
         self._snapshot: Snapshot | None = None
         #: Why it serves no longer, and tasks that let in the games which were connected before a stage.
@@ -137,8 +138,7 @@ class Gateway:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._renewed, self._begun = asyncio.Event(), asyncio.Event()
-        self._begun.set()
+        self._renewed = asyncio.Event()
         self._tasks = [
             self._loop.create_task(work()) for work in (self._serve, self._publish, self.chunks.write, self._watch)
         ]
@@ -226,12 +226,11 @@ class Gateway:
         try:
             first = await asyncio.wait_for(next_message(messages), HELLO_WITHIN_S)
             hello = parse_message(wire.FromGame, first, "PC").hello
-            connection = Connection(hello, self._loop.time(), token=token, address=address)
+            connection = Connection(hello, self._loop.time(), token=token_hash(token), address=address)
             check_hello(connection.hello, name, self._settings, address)
             connection.hello.pc = name
             if connection.hello.only_asks:
-                self._require_projects(connection)
-                await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=self._admission.stage))))
+                await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=self._asked(connection)))))
                 return
             await self._admit(connection)
             # What it waited is not its game's silence.
@@ -250,8 +249,7 @@ class Gateway:
             replaced.close()
         else:
             self.notes.add(f"{connection.name} joined, playing by {connection.hello.driver}")
-        self._look_at_drained()
-        self._order(connection)
+        self._look_at_tokens()
         try:
             await self._both_ways(connection, messages, context)
         finally:
@@ -272,6 +270,11 @@ class Gateway:
             await self._loop.run_in_executor(None, admission.admit, connection)
             connection.admitted = admission
 
+    def _asked(self, connection: Connection) -> str:
+        """Return the stage that a game could play, which only asks for it; raises FleetError if it could not."""
+        self._require_projects(connection)
+        return self._admission.stage
+
     def _require_projects(self, connection: Connection) -> None:
         require_projects(self._admission.task.projects, projects_of_hello(connection.hello), connection.hello.pc)
 
@@ -279,7 +282,6 @@ class Gateway:
         """Let a game play, or let it play no longer where its PC is drained; one that is not admitted waits."""
         if not self._plays(connection):
             return
-        connection.drained = connection.hello.pc in self._drained
         if connection.drained:
             connection.send(wire.ToGame(stop=wire.Stop(reason=DRAINED_REASON, after_fight=True)))
             return
@@ -362,33 +364,26 @@ class Gateway:
             if (late_s := self._loop.time() - expected) > _WATCH_EVERY_S:
                 for connection in self.connections.live:
                     connection.heard_s += late_s
-            self._look_at_drained()
+            self._look_at_tokens()
             for connection in self.connections.live:
-                if connection.drained != (connection.hello.pc in self._drained):
-                    self._order(connection)
                 self._send_weights(connection)
                 if not connection.held and self._loop.time() - connection.heard_s > SILENT_AFTER_S:
                     connection.close(f"silent for {SILENT_AFTER_S:g} s")
-            if (stamp := self._tokens.stamp) != self._stamp and self._end_revoked():
-                self._stamp = stamp
 
-    def _end_revoked(self) -> bool:
-        """End the streams of tokens that hold no longer, and return whether the tokens could be read."""
+    def _look_at_tokens(self) -> None:
+        """End the streams of tokens that hold no longer, and order games by whether their PC is drained now."""
         try:
-            valid = self._tokens.issued(connection.token for connection in self.connections.live)
+            known = self._tokens.known
         except FleetError as error:
             self.notes.add(str(error))
-            return False
+            return
         for connection in self.connections.live:
-            if connection.token not in valid:
+            own = known.get(connection.hello.pc)
+            if own is None or own.sha256 != connection.token:
                 connection.close("its token was revoked")
-        return True
-
-    def _look_at_drained(self) -> None:
-        try:
-            self._drained = read_drained(self._folder)
-        except SoulsGraphError as error:
-            self.notes.add(str(error))
+            elif own.drained != connection.drained:
+                connection.drained = own.drained
+                self._order(connection)
 
     def _note_refusal(self, who: str, reason: str) -> None:
         """Note why a PC may not play, once: it tries again every other second."""
@@ -442,94 +437,36 @@ def host_of(peer: str) -> str:
         return peer
 
 
-@dataclass(frozen=True)
-class GameReport:
-    """What one game said of itself; `problem` is why it could not play, empty if it could.
+class Preflight(Gateway):
+    """Look who is there before a stage begins: listen as the fleet's gateway will, and let every game wait.
 
-    `projects` are those of own skills that it has, and `lacks` is why it could not play those of the head.
-    """
-
-    pc: str
-    game: str
-    version: str
-    driver: str
-    lanes: int
-    problem: str
-    projects: tuple[str, ...] = ()
-    lacks: str = ""
-
-
-class Preflight:
-    """Look who is there before a stage begins: listen where the fleet's gateway will, until it is closed.
-
-    `projects` are the digests of those with which every game's are compared, by name.
+    `games` are those that could play, by PC and name, with what they said; `connections.refusals` has the others.
 
     Raises:
-        FleetError: if it cannot listen there, or tokens or certificate cannot be used.
+        FleetError: as `Gateway`.
     """
 
-    def __init__(self, fleet: Fleet, projects: Mapping[str, str] | None = None) -> None:
-        self._projects = projects or {}
-        self._settings, self._folder = fleet.settings, fleet.folder
-        self._tokens = Tokens(fleet.folder / fleet.settings.tokens)
-        self._answers: dict[tuple[str, str], GameReport] = {}
-        self._changed = threading.Condition()
-        self._server = grpc.server(ThreadPoolExecutor(_MOST_STREAMS), options=SERVER_OPTIONS)
-        self._server.add_generic_rpc_handlers((handler_of(self._answer),))
-        #: The port that it listens on.
-        credentials = credentials_of(read_identity(fleet.settings, fleet.folder))
-        self.port = bind(self._server, fleet.settings.listen, credentials)
-        self._server.start()
+    def __init__(self, fleet: Fleet) -> None:
+        self.games: dict[str, wire.Hello] = {}
+        super().__init__(fleet, None)
 
     @property
-    def missing(self) -> Mapping[str, str]:
+    def missing(self) -> dict[str, str]:
         """The PCs of the fleet's file that have not answered, each with the reason as far as the head knows it."""
-        known, drained = self._tokens.names, read_drained(self._folder)
-        seen = {one.pc for one in self.answers}
-        reasons = {pc: "has no token" for pc in self._settings.pcs if pc not in known}
-        silent = {pc: "has not answered" for pc in self._settings.pcs if pc not in seen and pc not in drained}
-        return silent | reasons
+        known = self._tokens.known
+        seen = {name.partition("/")[0] for name in self.games} | self.connections.refusals.keys()
+        return {
+            pc: "has not answered" if pc in known else "has no token"
+            for pc in self._settings.pcs
+            if pc not in seen and not (pc in known and known[pc].drained)
+        }
 
-    @property
-    def answers(self) -> tuple[GameReport, ...]:
-        """The newest answer of every game, in the order of their names."""
-        with self._changed:
-            return tuple(self._answers[key] for key in sorted(self._answers))
+    async def _admit(self, connection: Connection) -> None:
+        self._asked(connection)
+        await self._begun.wait()
+        raise FleetError(self._over)
 
-    def wait(self, seconds: float) -> None:
-        """Wait until something is heard, at most so long."""
-        with self._changed:
-            self._changed.wait(seconds)
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.stop(0.5).wait()
-
-    def _answer(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        name = self._tokens.name_of(sent_token(context.invocation_metadata())) or ""
-        if not name:
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, UNKNOWN_TOKEN)
-        silent = threading.Timer(HELLO_WITHIN_S, context.cancel)
-        silent.start()
-        try:
-            first = next(messages, None)
-        finally:
-            silent.cancel()
-        # Cancelled or closed, a stream that said nothing ends here; whether it still counts as active is a race.
-        if first is None:
-            return
-        problem, hello = "", wire.Hello()
-        try:
-            hello = parse_message(wire.FromGame, first, "PC").hello
-            check_hello(hello, name, self._settings, host_of(context.peer()))
-        except FleetError as refusal:
-            problem = str(refusal)
-        game, version, driver = (plain(text) for text in (hello.game, hello.version, hello.driver))
-        with self._changed:
-            there = projects_of_hello(hello)
-            lacks = project_problem(self._projects, there)
-            self._answers[name, game] = GameReport(
-                name, game, version, driver, hello.lanes, problem, tuple(there), lacks
-            )
-            self._changed.notify_all()
-        yield wire.ToGame(stop=wire.Stop(reason=problem or _WAIT, refused=bool(problem))).SerializeToString()
+    def _asked(self, connection: Connection) -> str:
+        self.games[connection.name] = connection.hello
+        self.connections.accept(connection.hello.pc)
+        return _WAIT

@@ -28,7 +28,6 @@ from soulsgraph_clusters.fleet.gateway.metrics import Exporter
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, StatusWriter
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk as ChunkMessage
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns
-from soulsgraph_clusters.fleet.protocol.security import ends_soon
 from soulsgraph_clusters.fleet.protocol.settings import HELD_FOR_S, Fleet, FleetError
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.fleet.store import Journal, StoredChunk
@@ -341,8 +340,6 @@ class GatewayRunner(FetchedRunner):
         except BaseException:
             self.stop()
             raise
-        if warning := ends_soon(settings, stage.fleet.folder):
-            self._gateway.notes.add(warning)
         # The collector would look at all of RLlib's and torch's objects again and again: streams make many short ones.
         gc.collect()
         gc.freeze()

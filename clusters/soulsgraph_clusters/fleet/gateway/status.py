@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping
+from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,8 +26,10 @@ WRITE_EVERY_S = 1.0
 TICKS_PER_S = 10.0
 #: Window of shares and rates: a game reports once a second.
 WINDOW_S = 30.0
-#: After so long without another try a PC counts as refused no longer.
+#: After so long without another try a stranger counts as refused no longer.
 REFUSED_FOR_S = 30.0
+#: What is counted of a game, beside what it lost by reason; and the rate beside those of its resets by phase.
+FINISHED, TICKS = "finished", "ticks"
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class GameStatus:
     Other counts are since its present process began. `finished` and `lost` can be summed up beside what the journal has
     counted: neither another process of the game nor another gateway begins them anew.
 
-    One that is not connected is as it was last seen, and plays nothing. A PC without any game, and one that is refused,
+    One that is not connected is as it was last seen, and plays nothing; of one that an earlier gateway saw last, only
+    its counts are known. A PC without any game, and one that is refused,
     has a row of its own, named by the PC alone.
     """
 
@@ -70,10 +73,9 @@ class GameStatus:
     #: The version of soulsgraph that it plays by, and its machine's address.
     version: str = ""
     address: str = ""
-    #: Its process, and what of `finished` and `lost` is of those before it.
+    #: Its process, and what that has finished.
     boot: str = ""
-    earlier_finished: int = 0
-    earlier_lost: Mapping[str, int] = field(default_factory=dict)
+    boot_finished: int = 0
 
     @property
     def is_game(self) -> bool:
@@ -124,39 +126,25 @@ class FleetStatus:
 
 
 class Rates:
-    """What a game's process plays a second, and what part of its time it resets, over the latest half a minute."""
+    """What a game's process counted up a second over the latest half a minute."""
 
     def __init__(self) -> None:
-        #: What it said when: seconds, ticks, and seconds of resets by phase.
-        self._said: deque[tuple[float, int, Mapping[str, float]]] = deque()
+        self._said: deque[tuple[float, Mapping[str, float]]] = deque()
 
-    def add(self, said_s: float, ticks: int, reset_s: Mapping[str, float]) -> None:
+    def add(self, said_s: float, counts: Mapping[str, float]) -> None:
         """Note what the game said last, at a time of one clock; 0 as long as it said nothing."""
         said = self._said
-        if not said or said[-1][0] == 0.0:
-            # Nothing was said yet: no rate counts from there.
-            said.clear()
-        if not said or said_s > said[-1][0]:
-            said.append((said_s, ticks, reset_s))
+        if said_s > (said[-1][0] if said else 0.0):
+            said.append((said_s, counts))
         while len(said) > 2 and said[1][0] < said[-1][0] - WINDOW_S:
             said.popleft()
 
-    @property
-    def ticks_per_s(self) -> float:
-        """Control ticks a second."""
-        return self._rate(lambda ticks, _: ticks)
-
-    @property
-    def reset_share(self) -> dict[str, float]:
-        """The share of its time in each phase of its resets."""
-        phases = self._said[-1][2] if self._said else {}
-        return {name: self._rate(lambda _, reset_s, name=name: reset_s.get(name, 0.0)) for name in phases}
-
-    def _rate(self, of: Callable[..., float]) -> float:
+    def __call__(self, name: str) -> float:
+        """Return what was counted up of a name a second."""
         if not self._said:
             return 0.0
-        (since_s, *before), (until_s, *now) = self._said[0], self._said[-1]
-        return max(of(*now) - of(*before), 0.0) / (until_s - since_s or math.inf)
+        (since_s, before), (until_s, now) = self._said[0], self._said[-1]
+        return max(now.get(name, 0.0) - before.get(name, 0.0), 0.0) / (until_s - since_s or math.inf)
 
 
 class StatusWriter:
@@ -170,25 +158,18 @@ class StatusWriter:
         #: The games that were connected when the stage was over, and its last rows.
         self._there = set[str]()
         self._kept: tuple[GameStatus, ...] | None = None
-        self._sums = _Sums()
-        #: Games as an earlier gateway of the stage saw them last, and when.
-        self._earlier: dict[str, tuple[GameStatus, float]] = {}
-        # Without that file, or with one that is damaged, they are seen when they come.
-        if last := FleetStatus.last(admission.journal.folder, admission.journal.attempt):
-            then_s = self._began_s - last.age_s
-            self._earlier = {row.name: (row, then_s - row.silent_s) for row in last.games if row.is_game}
-        for row, _ in self._earlier.values():
-            self._sums.know(row)
 
     def keep(self) -> None:
         """Count the games that are connected now as such from here on: the stage is over, and they are sent away."""
         self._there = self._there or {connection.name for connection in self._connections.live}
 
     def end(self, version: int) -> None:
-        """Write the status for the last time: no game plays or is refused in a stage that is over."""
+        """Write the status for the last time: no game plays in a stage that is over."""
         self.keep()
-        rows = self._rows(time.monotonic())
-        self._kept = tuple(row for one in rows if (row := _ended(one, self._admission.named_pcs)))
+        self._kept = tuple(
+            replace(one, state=State.ENDED, note="", **_PLAYS_NOTHING) if one.connected else one
+            for one in self._rows(time.monotonic())
+        )
         self.update(version, always=True)
 
     def update(self, version: int, always: bool = False) -> FleetStatus | None:
@@ -211,101 +192,64 @@ class StatusWriter:
 
     def _rows(self, now: float) -> tuple[GameStatus, ...]:
         """Return every game that was seen in the stage, and the PCs that play none: refused, or never seen."""
-        rows = {name: _lost(row, row.note, now - heard_s) for name, (row, heard_s) in self._earlier.items()}
+        journal, latest = self._admission.journal, self._connections.latest
+        with suppress(WriteError):
+            journal.count(
+                (one.name, one.hello.boot, what, min(count, 2**53))
+                for one in latest
+                for what, count in {**one.health.lost_decisions, FINISHED: one.health.finished_decisions}.items()
+            )
+        counted = journal.counted
+        rows = {name: GameStatus(name, "", 0, State.LOST, "", connected=False) for name in counted}
         open_now = self._there or {connection.name for connection in self._connections.live}
         with self._access:
-            for connection in self._connections.latest:
-                row = self._sums.of(self._game(connection, now))
-                rows[row.name] = row if row.name in open_now else _lost(row, connection.reason, row.silent_s)
-        seen, known = {name.partition("/")[0] for name in rows}, dict(self._connections.refusals)
-        # Who is refused tries again every other second; who does not any more is not refused, but gone.
-        refused = {pc: one for pc, one in known.items() if now - one[1] < REFUSED_FOR_S}
-        absent = [_absent(pc, State.REFUSED, now - at_s, reason) for pc, (reason, at_s) in refused.items()]
-        never = [pc for pc in self._admission.named_pcs if pc not in seen and pc not in refused]
-        absent += [_absent(pc, State.NOT_SEEN, now - self._began_s, _was_refused(known.get(pc))) for pc in never]
-        return (*rows.values(), *absent)
+            rows |= {one.name: self._game(one, now, one.name in open_now) for one in latest}
+        for name, counts in counted.items():
+            rows[name] = replace(rows[name], finished=counts.pop(FINISHED, 0), lost=dict(counts))
+        seen, named = {name.partition("/")[0] for name in rows}, self._admission.named_pcs
+        # A stranger who tries no more is not refused, but gone.
+        refused = {
+            pc: GameStatus(pc, "", 0, State.REFUSED, reason, silent_s=now - at_s, connected=False)
+            for pc, (reason, at_s) in dict(self._connections.refusals).items()
+            if pc in named or now - at_s < REFUSED_FOR_S
+        }
+        never = GameStatus("", "", 0, State.NOT_SEEN, "", silent_s=now - self._began_s, connected=False)
+        absent = [replace(never, name=pc) for pc in named if pc not in seen and pc not in refused]
+        return (*rows.values(), *refused.values(), *absent)
 
-    def _game(self, connection: Connection, now: float) -> GameStatus:
+    def _game(self, connection: Connection, now: float, connected: bool) -> GameStatus:
         hello, health = connection.hello, connection.health
         metrics = {name: value for name, value in health.metrics.items() if math.isfinite(value)}
         reset_s = _behind(RESET_S, metrics)
-        own = self._said.setdefault((connection.name, hello.boot), Rates())
-        own.add(connection.health_s, health.ticks, reset_s)
-        return GameStatus(
+        rate = self._said.setdefault((connection.name, hello.boot), Rates())
+        rate.add(connection.health_s, {TICKS: health.ticks, **reset_s})
+        row = GameStatus(
             name=connection.name,
             driver=hello.driver,
             lanes=hello.lanes,
             state=plain(health.state),
             note=plain(health.note, 500),
-            ticks_per_s=own.ticks_per_s,
+            ticks_per_s=rate(TICKS),
             ideal_ticks_per_s=TICKS_PER_S * metrics.get("speed", 0.0),
             stale_ticks=self._admission.stale_ticks(health.weights_version, now),
             silent_s=now - connection.heard_s,
             waiting_chunks=health.waiting_chunks,
-            finished=health.finished_decisions,
-            lost=dict(health.lost_decisions),
             ticks=health.ticks,
             lateness_p99_ms=metrics.get("lateness_p99_ms", 0.0),
             reset_s=reset_s,
-            reset_share=own.reset_share,
+            reset_share={name: rate(name) for name in reset_s},
             lost_episodes={name: int(count) for name, count in _behind(LOST_EPISODES, metrics).items()},
             cpu_s=metrics.get("cpu_s", 0.0),
             version=plain(hello.version),
             address=connection.address,
             boot=hello.boot,
+            boot_finished=health.finished_decisions,
         )
+        return row if connected else replace(row, state=State.LOST, note=connection.reason, **_PLAYS_NOTHING)
 
 
 #: What changes of a game that is not connected any more.
 _PLAYS_NOTHING: dict[str, Any] = {"ticks_per_s": 0.0, "reset_share": {}, "connected": False}
-
-
-def _lost(row: GameStatus, reason: str, silent_s: float) -> GameStatus:
-    """Return a game that is not connected any more: what it counted is kept, and it plays nothing."""
-    return replace(row, state=State.LOST, note=reason, silent_s=silent_s, **_PLAYS_NOTHING)
-
-
-class _Sums:
-    """What games finished and lost in all their processes, of which each counts from 0."""
-
-    def __init__(self) -> None:
-        #: By name: the present process, what it said the latest time, and the sums of those before it.
-        self._known: dict[str, tuple[str, GameStatus, int, Counter[str]]] = {}
-
-    def know(self, row: GameStatus) -> None:
-        """Go on from a row that an earlier gateway wrote."""
-        own = Counter(dict(row.lost)) - Counter(dict(row.earlier_lost))
-        said = replace(row, finished=max(row.finished - row.earlier_finished, 0), lost=dict(own))
-        self._known[row.name] = row.boot, said, row.earlier_finished, Counter(dict(row.earlier_lost))
-
-    def of(self, row: GameStatus) -> GameStatus:
-        """Return a game's row, as its present process counts, with the sums of all."""
-        boot, said, finished, lost = self._known.get(row.name, (row.boot, row, 0, Counter[str]()))
-        if boot != row.boot:
-            finished, lost = finished + said.finished, lost + Counter(dict(said.lost))
-        self._known[row.name] = row.boot, row, finished, lost
-        if not finished and not lost:
-            return row
-        total: dict[str, Any] = {"finished": row.finished + finished, "lost": dict(lost + Counter(dict(row.lost)))}
-        return replace(row, **total, earlier_finished=finished, earlier_lost=dict(lost))
-
-
-def _ended(row: GameStatus, named: Collection[str]) -> GameStatus | None:
-    """Return a row as it is when the stage is over: what was connected plays nothing; None for a stranger."""
-    if row.is_game:
-        return replace(row, state=State.ENDED, note="", **_PLAYS_NOTHING) if row.connected else row
-    if row.state != State.REFUSED:
-        return row
-    return replace(row, state=State.NOT_SEEN, note=_was_refused((row.note, 0.0))) if row.name in named else None
-
-
-def _was_refused(refusal: tuple[str, float] | None) -> str:
-    return "" if refusal is None else f"it was refused, and does not try any more: {refusal[0]}"
-
-
-def _absent(pc: str, state: str, silent_s: float, note: str = "") -> GameStatus:
-    """Return the row of a PC that plays no game."""
-    return GameStatus(pc, driver="", lanes=0, state=state, note=note, silent_s=silent_s, connected=False)
 
 
 def _behind(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:

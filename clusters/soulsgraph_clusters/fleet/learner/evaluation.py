@@ -202,15 +202,12 @@ def play_in_fleet(
 ) -> FleetFights:
     """Let the games of a fleet play a task by these weights until `wanted` fights have ended, and those under way then.
 
-    Games that draw their fights draw them from `seed`. Shares do not apply: nobody learns. However it ends, every game
-    gets a stop.
+    Games that draw their fights draw them from `seed`. However it ends, every game gets a stop.
 
     Raises:
         FleetError: if the head cannot listen, or its tokens or certificate cannot be used.
         SoulsGraphError: if no game plays for the fleet's `alone_for_s`.
     """
-    shared = {name: replace(pc, share=1.0) for name, pc in fleet.settings.pcs.items()}
-    fleet = replace(fleet, settings=replace(fleet.settings, pcs=shared))
     with temporary_folder("soulsgraph-evaluation-") as folder, ExitStack() as open_things:
         journal = Journal(folder / STAGE, STAGE)
         open_things.callback(journal.close)

@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.soulsgraph_clusters/fleet/protocol/fleet.proto\x12\x13soulsgraph.fleet.v1\"\x9e\x01\n\x08\x46romGame\x12+\n\x05hello\x18\x01 \x01(\x0b\x32\x1a.soulsgraph.fleet.v1.HelloH\x00\x12+\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1a.soulsgraph.fleet.v1.ChunkH\x00\x12-\n\x06health\x18\x03 \x01(\x0b\x32\x1b.soulsgraph.fleet.v1.HealthH\x00\x42\t\n\x07message\"\xd6\x01\n\x06ToGame\x12)\n\x04task\x18\x01 \x01(\x0b\x32\x19.soulsgraph.fleet.v1.TaskH\x00\x12/\n\x07weights\x18\x02 \x01(\x0b\x32\x1c.soulsgraph.fleet.v1.WeightsH\x00\x12)\n\x04stop\x18\x03 \x01(\x0b\x32\x19.soulsgraph.fleet.v1.StopH\x00\x12:\n\x0c\x61\x63knowledged\x18\x04 \x03(\x0b\x32$.soulsgraph.fleet.v1.AcknowledgementB\t\n\x07message\"\xff\x01\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\n\n\x02pc\x18\x03 \x01(\t\x12\x0c\n\x04game\x18\x04 \x01(\t\x12\x0c\n\x04\x62oot\x18\x05 \x01(\t\x12\x0e\n\x06\x64river\x18\x06 \x01(\t\x12\r\n\x05lanes\x18\x08 \x01(\x04\x12\x38\n\x07\x64igests\x18\x07 \x03(\x0b\x32\'.soulsgraph.fleet.v1.Hello.DigestsEntry\x12\x11\n\tonly_asks\x18\t \x01(\x08\x12\x0f\n\x07machine\x18\n \x01(\t\x1a.\n\x0c\x44igestsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa6\x02\n\x05\x43hunk\x12\x0c\n\x04\x62oot\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\r\n\x05stage\x18\x03 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\t\x12\x17\n\x0fweights_version\x18\x05 \x01(\x04\x12\x12\n\nlane_ticks\x18\x06 \x01(\x04\x12<\n\tdecisions\x18\x07 \x03(\x0b\x32).soulsgraph.fleet.v1.Chunk.DecisionsEntry\x12\x0f\n\x07\x63olumns\x18\x08 \x01(\x0c\x12\x10\n\x08versions\x18\t \x03(\x04\x12\r\n\x05ticks\x18\n \x03(\x04\x12\x0e\n\x06\x66rozen\x18\x0b \x01(\x0c\x1a\x30\n\x0e\x44\x65\x63isionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xea\x02\n\x06Health\x12\r\n\x05state\x18\x01 \x01(\t\x12\x0c\n\x04note\x18\x02 \x01(\t\x12\r\n\x05ticks\x18\x03 \x01(\x04\x12\x17\n\x0fweights_version\x18\x04 \x01(\x04\x12\x16\n\x0ewaiting_chunks\x18\x05 \x01(\x04\x12\x1a\n\x12\x66inished_decisions\x18\x06 \x01(\x04\x12\x46\n\x0elost_decisions\x18\x07 \x03(\x0b\x32..soulsgraph.fleet.v1.Health.LostDecisionsEntry\x12\x39\n\x07metrics\x18\x08 \x03(\x0b\x32(.soulsgraph.fleet.v1.Health.MetricsEntry\x1a\x34\n\x12LostDecisionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"l\n\x04Task\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x12\n\nfirst_lane\x18\x04 \x01(\x04\x12\x0c\n\x04seed\x18\x05 \x01(\x04\x12\r\n\x05speed\x18\x06 \x01(\x01\"\x9c\x01\n\x07Weights\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06\x61rrays\x18\x02 \x01(\x0c\x12>\n\tdecisions\x18\x03 \x03(\x0b\x32+.soulsgraph.fleet.v1.Weights.DecisionsEntry\x1a\x30\n\x0e\x44\x65\x63isionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xa6\x01\n\x0f\x41\x63knowledgement\x12\x0c\n\x04\x62oot\x18\x01 \x01(\t\x12\x11\n\tsequences\x18\x02 \x03(\x04\x12\x42\n\x07refused\x18\x03 \x03(\x0b\x32\x31.soulsgraph.fleet.v1.Acknowledgement.RefusedEntry\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"<\n\x04Stop\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07refused\x18\x02 \x01(\x08\x12\x13\n\x0b\x61\x66ter_fight\x18\x03 \x01(\x08\x32O\n\x05\x46leet\x12\x46\n\x04Play\x12\x1d.soulsgraph.fleet.v1.FromGame\x1a\x1b.soulsgraph.fleet.v1.ToGame(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.soulsgraph_clusters/fleet/protocol/fleet.proto\x12\x13soulsgraph.fleet.v1\"\x9e\x01\n\x08\x46romGame\x12+\n\x05hello\x18\x01 \x01(\x0b\x32\x1a.soulsgraph.fleet.v1.HelloH\x00\x12+\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1a.soulsgraph.fleet.v1.ChunkH\x00\x12-\n\x06health\x18\x03 \x01(\x0b\x32\x1b.soulsgraph.fleet.v1.HealthH\x00\x42\t\n\x07message\"\xd6\x01\n\x06ToGame\x12)\n\x04task\x18\x01 \x01(\x0b\x32\x19.soulsgraph.fleet.v1.TaskH\x00\x12/\n\x07weights\x18\x02 \x01(\x0b\x32\x1c.soulsgraph.fleet.v1.WeightsH\x00\x12)\n\x04stop\x18\x03 \x01(\x0b\x32\x19.soulsgraph.fleet.v1.StopH\x00\x12:\n\x0c\x61\x63knowledged\x18\x04 \x03(\x0b\x32$.soulsgraph.fleet.v1.AcknowledgementB\t\n\x07message\"\xee\x01\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\n\n\x02pc\x18\x03 \x01(\t\x12\x0c\n\x04game\x18\x04 \x01(\t\x12\x0c\n\x04\x62oot\x18\x05 \x01(\t\x12\x0e\n\x06\x64river\x18\x06 \x01(\t\x12\r\n\x05lanes\x18\x08 \x01(\x04\x12\x38\n\x07\x64igests\x18\x07 \x03(\x0b\x32\'.soulsgraph.fleet.v1.Hello.DigestsEntry\x12\x11\n\tonly_asks\x18\t \x01(\x08\x1a.\n\x0c\x44igestsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa6\x02\n\x05\x43hunk\x12\x0c\n\x04\x62oot\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\r\n\x05stage\x18\x03 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\t\x12\x17\n\x0fweights_version\x18\x05 \x01(\x04\x12\x12\n\nlane_ticks\x18\x06 \x01(\x04\x12<\n\tdecisions\x18\x07 \x03(\x0b\x32).soulsgraph.fleet.v1.Chunk.DecisionsEntry\x12\x0f\n\x07\x63olumns\x18\x08 \x01(\x0c\x12\x10\n\x08versions\x18\t \x03(\x04\x12\r\n\x05ticks\x18\n \x03(\x04\x12\x0e\n\x06\x66rozen\x18\x0b \x01(\x0c\x1a\x30\n\x0e\x44\x65\x63isionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xea\x02\n\x06Health\x12\r\n\x05state\x18\x01 \x01(\t\x12\x0c\n\x04note\x18\x02 \x01(\t\x12\r\n\x05ticks\x18\x03 \x01(\x04\x12\x17\n\x0fweights_version\x18\x04 \x01(\x04\x12\x16\n\x0ewaiting_chunks\x18\x05 \x01(\x04\x12\x1a\n\x12\x66inished_decisions\x18\x06 \x01(\x04\x12\x46\n\x0elost_decisions\x18\x07 \x03(\x0b\x32..soulsgraph.fleet.v1.Health.LostDecisionsEntry\x12\x39\n\x07metrics\x18\x08 \x03(\x0b\x32(.soulsgraph.fleet.v1.Health.MetricsEntry\x1a\x34\n\x12LostDecisionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"]\n\x04Task\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x12\n\nfirst_lane\x18\x04 \x01(\x04\x12\x0c\n\x04seed\x18\x05 \x01(\x04\"\x9c\x01\n\x07Weights\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06\x61rrays\x18\x02 \x01(\x0c\x12>\n\tdecisions\x18\x03 \x03(\x0b\x32+.soulsgraph.fleet.v1.Weights.DecisionsEntry\x1a\x30\n\x0e\x44\x65\x63isionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xa6\x01\n\x0f\x41\x63knowledgement\x12\x0c\n\x04\x62oot\x18\x01 \x01(\t\x12\x11\n\tsequences\x18\x02 \x03(\x04\x12\x42\n\x07refused\x18\x03 \x03(\x0b\x32\x31.soulsgraph.fleet.v1.Acknowledgement.RefusedEntry\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"<\n\x04Stop\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07refused\x18\x02 \x01(\x08\x12\x13\n\x0b\x61\x66ter_fight\x18\x03 \x01(\x08\x32O\n\x05\x46leet\x12\x46\n\x04Play\x12\x1d.soulsgraph.fleet.v1.FromGame\x1a\x1b.soulsgraph.fleet.v1.ToGame(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,31 +38,31 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_TOGAME']._serialized_start=233
   _globals['_TOGAME']._serialized_end=447
   _globals['_HELLO']._serialized_start=450
-  _globals['_HELLO']._serialized_end=705
-  _globals['_HELLO_DIGESTSENTRY']._serialized_start=659
-  _globals['_HELLO_DIGESTSENTRY']._serialized_end=705
-  _globals['_CHUNK']._serialized_start=708
-  _globals['_CHUNK']._serialized_end=1002
-  _globals['_CHUNK_DECISIONSENTRY']._serialized_start=954
-  _globals['_CHUNK_DECISIONSENTRY']._serialized_end=1002
-  _globals['_HEALTH']._serialized_start=1005
-  _globals['_HEALTH']._serialized_end=1367
-  _globals['_HEALTH_LOSTDECISIONSENTRY']._serialized_start=1267
-  _globals['_HEALTH_LOSTDECISIONSENTRY']._serialized_end=1319
-  _globals['_HEALTH_METRICSENTRY']._serialized_start=1321
-  _globals['_HEALTH_METRICSENTRY']._serialized_end=1367
-  _globals['_TASK']._serialized_start=1369
-  _globals['_TASK']._serialized_end=1477
-  _globals['_WEIGHTS']._serialized_start=1480
-  _globals['_WEIGHTS']._serialized_end=1636
-  _globals['_WEIGHTS_DECISIONSENTRY']._serialized_start=954
-  _globals['_WEIGHTS_DECISIONSENTRY']._serialized_end=1002
-  _globals['_ACKNOWLEDGEMENT']._serialized_start=1639
-  _globals['_ACKNOWLEDGEMENT']._serialized_end=1805
-  _globals['_ACKNOWLEDGEMENT_REFUSEDENTRY']._serialized_start=1759
-  _globals['_ACKNOWLEDGEMENT_REFUSEDENTRY']._serialized_end=1805
-  _globals['_STOP']._serialized_start=1807
-  _globals['_STOP']._serialized_end=1867
-  _globals['_FLEET']._serialized_start=1869
-  _globals['_FLEET']._serialized_end=1948
+  _globals['_HELLO']._serialized_end=688
+  _globals['_HELLO_DIGESTSENTRY']._serialized_start=642
+  _globals['_HELLO_DIGESTSENTRY']._serialized_end=688
+  _globals['_CHUNK']._serialized_start=691
+  _globals['_CHUNK']._serialized_end=985
+  _globals['_CHUNK_DECISIONSENTRY']._serialized_start=937
+  _globals['_CHUNK_DECISIONSENTRY']._serialized_end=985
+  _globals['_HEALTH']._serialized_start=988
+  _globals['_HEALTH']._serialized_end=1350
+  _globals['_HEALTH_LOSTDECISIONSENTRY']._serialized_start=1250
+  _globals['_HEALTH_LOSTDECISIONSENTRY']._serialized_end=1302
+  _globals['_HEALTH_METRICSENTRY']._serialized_start=1304
+  _globals['_HEALTH_METRICSENTRY']._serialized_end=1350
+  _globals['_TASK']._serialized_start=1352
+  _globals['_TASK']._serialized_end=1445
+  _globals['_WEIGHTS']._serialized_start=1448
+  _globals['_WEIGHTS']._serialized_end=1604
+  _globals['_WEIGHTS_DECISIONSENTRY']._serialized_start=937
+  _globals['_WEIGHTS_DECISIONSENTRY']._serialized_end=985
+  _globals['_ACKNOWLEDGEMENT']._serialized_start=1607
+  _globals['_ACKNOWLEDGEMENT']._serialized_end=1773
+  _globals['_ACKNOWLEDGEMENT_REFUSEDENTRY']._serialized_start=1727
+  _globals['_ACKNOWLEDGEMENT_REFUSEDENTRY']._serialized_end=1773
+  _globals['_STOP']._serialized_start=1775
+  _globals['_STOP']._serialized_end=1835
+  _globals['_FLEET']._serialized_start=1837
+  _globals['_FLEET']._serialized_end=1916
 # @@protoc_insertion_point(module_scope)

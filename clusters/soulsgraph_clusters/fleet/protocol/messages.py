@@ -17,7 +17,13 @@ import numpy.typing as npt
 from safetensors.numpy import save
 
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.settings import MOST_MESSAGE_BYTES, PROTOCOL, FleetError, FleetSettings, digests
+from soulsgraph_clusters.fleet.protocol.settings import (
+    MOST_MESSAGE_BYTES,
+    PROTOCOL,
+    FleetError,
+    FleetSettings,
+    code_digest,
+)
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import shown
 from soulsgraph_envs.core.extras import installed_version
@@ -28,6 +34,8 @@ from soulsgraph_policies.learning.sampler import Chunk, Moments, Transitions
 
 #: Decisions of a module in one chunk, far more than a second of any game brings.
 MOST_DECISIONS = 8192
+#: The key of the code's digest among those of a hello; others are of projects.
+CODE = "code"
 #: Lanes of a game at most.
 MOST_LANES = 256
 #: Boots and machines are hexadecimal digits.
@@ -86,13 +94,12 @@ def check_hello(hello: wire.Hello, name: str, settings: FleetSettings, address: 
 
 def other_code(hello: wire.Hello, settings: FleetSettings) -> str:
     """Return in what a game would play otherwise than the head, expected, found and remedy; empty if in nothing."""
-    for what, digest in digests().items():
-        there = hello.digests.get(what, "")
-        if there != digest:
-            expected = f"the head's {what} ({digest[:12]} of version {installed_version()})"
-            found = f"{plain(there[:12]) or 'none'} of soulsgraph {plain(hello.version) or 'unknown'}"
-            return f"expected {expected}, found {found}; install the head's version on the PC"
-    return ""
+    there, own = hello.digests.get(CODE, ""), code_digest()
+    if there == own:
+        return ""
+    found = f"{plain(there[:12]) or 'none'} of soulsgraph {plain(hello.version) or 'unknown'}"
+    expected = f"the head's code ({own[:12]} of version {installed_version()})"
+    return f"expected {expected}, found {found}; install the head's version on the PC"
 
 
 def check_chunk(chunk: wire.Chunk) -> None:

@@ -1,7 +1,6 @@
-"""Who may play in a fleet: one token for each PC, of which the head keeps the hash, and TLS by our own small CA.
+"""Who may play in a fleet: one token for each PC, of which the head keeps the hash, and TLS by the head's certificate.
 
-Tokens first, then how certificates are read, and how the head's and the small certificate authority (CA) that signs it
-are made.
+Tokens first, then how certificates are read, and how the head's, which signs itself, is made.
 """
 
 from __future__ import annotations
@@ -11,25 +10,25 @@ import os
 import re
 import secrets
 import shlex
+import ssl
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import grpc
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSettings, check_name
-from soulsgraph_envs.core.config import Between, Where, parse, to_json, to_table, validate
+from soulsgraph_envs.core.config import Where, parse, to_json, to_table, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.files import locked, whole_file
 
@@ -37,8 +36,6 @@ from soulsgraph_envs.core.files import locked, whole_file
 PRIVATE = 0o600
 #: Metadata of a call's token: its key, and what is before the token.
 _TOKEN_KEY, BEARER = "authorization", "Bearer "
-_VERSION = 1
-_HASH = re.compile(r"[0-9a-f]{64}")
 #: What a gateway proves by that it is the head's: a private key and its certificates, as PEM.
 Identity = tuple[bytes, bytes]
 
@@ -47,18 +44,19 @@ ENDS_SOON = timedelta(days=30)
 
 
 @dataclass(frozen=True)
-class _Hashes:
-    """The file of hashes: SHA-256 of each PC's token, which is random enough to need no salt."""
+class IssuedToken:
+    """What the head keeps of a PC's token: its SHA-256, random enough to need no salt; one drained plays no longer."""
 
-    tokens: Mapping[str, str]
-    format: Literal["soulsgraph tokens"] = "soulsgraph tokens"
-    version: Annotated[int, Between(_VERSION, _VERSION)] = _VERSION
+    sha256: str
+    drained: bool = False
 
-    def __post_init__(self) -> None:
-        for name, digest in self.tokens.items():
-            if not _HASH.fullmatch(digest):
-                raise FleetError(f"expected the hash of {shown(name)}'s token, found another text; issue it anew.")
-            check_name(name)
+
+@dataclass(frozen=True)
+class _TokenFile:
+    """The head's file of tokens, by PC."""
+
+    pcs: Mapping[str, IssuedToken]
+    format: Literal["soulsgraph tokens 1"] = "soulsgraph tokens 1"
 
 
 def new_token() -> str:
@@ -67,9 +65,9 @@ def new_token() -> str:
 
 
 class Tokens:
-    """The PCs' tokens, of which the head's file has only the hashes.
+    """The PCs' tokens, of which the head's file has only the hashes, and which PCs are drained.
 
-    Every question reads the file, so a running head notices at once what another process issued or revoked.
+    Every question reads the file, so a running head notices at once what another process changed.
     A missing file has no tokens.
 
     Raises:
@@ -78,12 +76,7 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        _ = self.hashes  # Which says what is wrong with the file.
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The PCs that have a token."""
-        return tuple(self.hashes)
+        _ = self.known  # Which says what is wrong with the file.
 
     def issue(self, name: str, token: str = "") -> str:
         """Make a PC's token if it is not there yet, store its hash in place of an older one's, and return it.
@@ -94,50 +87,38 @@ class Tokens:
         check_name(name)
         token = token or new_token()
         with locked(self.path.parent):
-            self._write({**self.hashes, name: _hash(token)})
+            known = self.known
+            before = known.get(name, IssuedToken(""))
+            self._write({**known, name: replace(before, sha256=token_hash(token))})
         return token
 
     def revoke(self, name: str) -> None:
-        """Forget a PC's token.
+        """Forget a PC's token; raises as `drain`."""
+        with locked(self.path.parent):
+            self._write({other: one for other, one in self._with(name).items() if other != name})
+
+    def drain(self, name: str, drained: bool) -> None:
+        """Let a PC play no longer, or again.
 
         Raises:
-            FleetError: if the PC has none.
+            FleetError: if the PC has no token.
             WriteError: if the file cannot be written.
         """
         with locked(self.path.parent):
-            left = self.hashes
-            if left.pop(name, None) is None:
-                known = ", ".join(left) or "none"
-                raise FleetError(
-                    f"{self.path}: expected a PC with a token ({known}), found {shown(name)}; correct the name."
-                )
-            self._write(left)
-
-    @property
-    def stamp(self) -> tuple[int, int]:
-        """A mark of the file that changes whenever it is written."""
-        try:
-            found = self.path.stat()
-        except OSError:
-            return 0, 0
-        return found.st_ino, found.st_mtime_ns
-
-    def issued(self, tokens: Iterable[str]) -> set[str]:
-        """Return those of the tokens that are valid now; the file is read once for all of them."""
-        digests = set(self.hashes.values())
-        return {token for token in tokens if _hash(token) in digests}
+            known = self._with(name)
+            self._write({**known, name: replace(known[name], drained=drained)})
 
     def name_of(self, token: str) -> str | None:
         """Return the PC whose token this is, if any; no hash can be guessed from how long it takes."""
-        given, found = _hash(token), None
-        for name, digest in self.hashes.items():
-            if hmac.compare_digest(given, digest):
+        given, found = token_hash(token), None
+        for name, one in self.known.items():
+            if hmac.compare_digest(given, one.sha256):
                 found = name
         return found
 
     @property
-    def hashes(self) -> dict[str, str]:
-        """The hash of each PC's token."""
+    def known(self) -> dict[str, IssuedToken]:
+        """What is known of each PC's token."""
         where = Where(self.path, remedy="restore the file, or delete it and issue every PC's token anew")
         try:
             text = read_private(self.path, "file of tokens' hashes", where.remedy)
@@ -146,17 +127,23 @@ class Tokens:
                 return {}
             raise
         try:
-            return dict(validate(_Hashes, parse(text, "JSON", where), where).tokens)
+            return dict(validate(_TokenFile, parse(text, "JSON", where), where).pcs)
         except SoulsGraphError as error:
             raise FleetError(str(error)) from error
 
-    def _write(self, tokens: Mapping[str, str]) -> None:
-        text = to_json(to_table(_Hashes(tokens=tokens)), indent=2)
-        write_file(self.path, f"{text}\n".encode(), PRIVATE)
+    def _with(self, name: str) -> dict[str, IssuedToken]:
+        known = self.known
+        if name not in known:
+            found = f"expected a PC with a token ({', '.join(known) or 'none'}), found {shown(name)}"
+            raise FleetError(f"{self.path}: {found}; correct the name.")
+        return known
+
+    def _write(self, known: Mapping[str, IssuedToken]) -> None:
+        write_file(self.path, f"{to_json(to_table(_TokenFile(known)), indent=2)}\n".encode(), PRIVATE)
 
 
-def _hash(token: str) -> str:
-    # A stranger may send any text.
+def token_hash(token: str) -> str:
+    """Return the hash by which a token is known, whatever text a stranger sent."""
     return sha256(token.encode(errors="backslashreplace")).hexdigest()
 
 
@@ -223,15 +210,12 @@ def write_file(path: Path, content: bytes, mode: int, replace: bool = True) -> N
         temporary.write_bytes(content)
 
 
-def key_pem(key: Any) -> bytes:
-    """Return a private key as PEM, without a password, which gRPC could not ask for."""
-    pem: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return pem
-
-
 def credentials_of(identity: Identity | None) -> Any | None:
     """Return gRPC credentials of a key and its certificates; None without them."""
     return None if identity is None else grpc.ssl_server_credentials([identity])
+
+
+_ANEW = "make the head's certificate and key anew"
 
 
 def read_identity(settings: FleetSettings, folder: Path) -> Identity | None:
@@ -243,24 +227,15 @@ def read_identity(settings: FleetSettings, folder: Path) -> Identity | None:
     """
     if not settings.certificate:
         return None
-    remedy = "make the head's certificate and key anew"
-    chain, key = read_pair(folder / settings.certificate, folder / settings.key, remedy)
-    return key_pem(key), _certificates_pem(chain)
-
-
-def ends_soon(settings: FleetSettings, folder: Path) -> str:
-    """Return a warning, in one line, where the head's certificate ends within `ENDS_SOON`; empty where it lasts.
-
-    Raises:
-        FleetError: as `read_identity`.
-    """
-    if not settings.certificate:
-        return ""
-    path, remedy = folder / settings.certificate, "make the head's certificate and key anew"
-    ends = _read_certificates(path, remedy)[0].not_valid_after_utc
-    if ends - datetime.now(UTC) >= ENDS_SOON:
-        return ""
-    return f"{path}: the head's certificate ends on {ends:%Y-%m-%d}, and no PC connects from then on; {remedy}"
+    certificate, key = folder / settings.certificate, folder / settings.key
+    read_certificate(certificate, _ANEW)
+    pem = read_private(key, "private key", _ANEW)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, lambda: "")
+    except ssl.SSLError as error:
+        expected = f"the key of {certificate} as PEM, without a password"
+        raise FleetError(f"{key}: expected {expected}, found another; {_ANEW}.") from error
+    return pem.encode(), certificate.read_bytes()
 
 
 def certified_hosts(certificate: x509.Certificate) -> list[str]:
@@ -273,176 +248,83 @@ def certified_hosts(certificate: x509.Certificate) -> list[str]:
 
 
 def channel_credentials(ca: Path | None) -> Any | None:
-    """Return a PC's gRPC credentials, which trust the fleet's CA alone; None without its certificate.
+    """Return a PC's gRPC credentials, which trust this certificate and those that it signed; None without one.
 
     Raises:
-        FleetError: if it cannot be read, is not a CA's, or is not valid today.
+        FleetError: if it cannot be read, or is not valid today.
     """
     if ca is None:
         return None
-    remedy = "copy the head's ca.pem there"
-    chain = _read_certificates(ca, remedy)
-    check_authority(ca, chain[0], remedy)
-    return grpc.ssl_channel_credentials(_certificates_pem(chain))
+    read_certificate(ca, "copy the head's head.pem there")
+    return grpc.ssl_channel_credentials(ca.read_bytes())
 
 
-def _certificates_pem(chain: Iterable[x509.Certificate]) -> bytes:
-    return b"".join(each.public_bytes(Encoding.PEM) for each in chain)
-
-
-def check_authority(path: Path, certificate: x509.Certificate, remedy: str) -> None:
-    """Refuse a certificate that is no CA's, as the head's own.
+def read_certificate(path: Path, remedy: str) -> x509.Certificate:
+    """Read the first certificate of a file, which must be valid today.
 
     Raises:
-        FleetError: if it is none.
+        FleetError: if there is none, or it is not.
     """
     try:
-        signs = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except x509.ExtensionNotFound:
-        signs = False
-    if not signs:
-        raise FleetError(f"{path}: expected the certificate of a CA, found another; {remedy}.")
-
-
-def read_pair(certificate: Path, key: Path, remedy: str) -> tuple[list[x509.Certificate], Any]:
-    """Read certificates, and the key of the first of them.
-
-    Raises:
-        FleetError: if one cannot be read, they do not belong together, others may read the key, or the certificate is
-            not valid today.
-    """
-    chain, pem = _read_certificates(certificate, remedy), read_private(key, "private key", remedy)
-    try:
-        private = load_pem_private_key(pem.encode(), password=None)
-        fits = private.public_key() == chain[0].public_key()
-    # A key with a password is a TypeError.
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise FleetError(f"{key}: expected a private key as PEM, without a password, found none; {remedy}.") from error
-    if not fits:
-        raise FleetError(f"{key}: expected the key of {certificate}, found another one's; {remedy}.")
-    return chain, private
-
-
-def _read_certificates(path: Path, remedy: str) -> list[x509.Certificate]:
-    """Read certificates, the first of which must be valid today."""
-    try:
-        chain = x509.load_pem_x509_certificates(path.read_bytes())
+        certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
     except (OSError, ValueError) as error:
         found = error.strerror if isinstance(error, OSError) else "none"
         raise FleetError(f"{path}: expected a certificate as PEM, found: {found}; {remedy}.") from error
-    begins, today, ends = chain[0].not_valid_before_utc, datetime.now(UTC), chain[0].not_valid_after_utc
+    begins, today, ends = certificate.not_valid_before_utc, datetime.now(UTC), certificate.not_valid_after_utc
     if not begins <= today <= ends:
         raise FleetError(
             f"{path}: expected a certificate that is valid today, {today:%Y-%m-%d}, found one that is from "
             f"{begins:%Y-%m-%d} to {ends:%Y-%m-%d}; {remedy}, or correct this machine's clock."
         )
-    return chain
+    return certificate
+
+
+#: The files of the head's certificate and its key, and how long one that is made lasts.
+CERTIFICATE, KEY = "head.pem", "head.key"
+_LASTS = timedelta(days=3650)
+
+
+def make_certificate(folder: Path, hosts: Sequence[str], lasts: timedelta = _LASTS) -> datetime:
+    """Make the head's certificate, which signs itself, and its key, in a folder; return until when it can be used.
+
+    `hosts` are the names and addresses that PCs dial. A PC needs a copy of the certificate. Each file is written whole
+    or not at all.
+
+    Raises:
+        FleetError: for no hosts, or an invalid one.
+        WriteError: if a file cannot be written.
+    """
+    if not hosts:
+        raise FleetError("certificates: expected the names or addresses by which PCs reach the head, found none.")
+    # The head itself reads its metrics by the loopback.
+    names = [*dict.fromkeys(_general_name(host) for host in (*hosts, "localhost", "127.0.0.1", "::1"))]
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    public, name = key.public_key(), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "soulsgraph head")])
+    unused = "content_commitment key_encipherment data_encipherment key_agreement crl_sign encipher_only decipher_only"
+    usage = x509.KeyUsage(digital_signature=True, key_cert_sign=True, **dict.fromkeys(unused.split(), False))
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        # The PCs' clocks may be behind.
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + lasts)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(key, SHA256())
+    )
+    with locked(folder):
+        write_file(folder / KEY, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), PRIVATE)
+        write_file(folder / CERTIFICATE, certificate.public_bytes(Encoding.PEM), 0o644)
+    return certificate.not_valid_after_utc
 
 
 #: Labels of a host's name, joined by dots.
 _HOST = re.compile(r"(?:(?!-)[A-Za-z0-9_-]{1,63}(?<!-)\.)*(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
-#: How long a new CA lasts, and the head's certificate unless said otherwise.
-_CA_DAYS, HEAD_DAYS = 3650, 825
-
-
-@dataclass(frozen=True)
-class Certificates:
-    """What `make_certificates` wrote: PCs need a copy of `ca`; the head's certificate can be used until `ends`."""
-
-    ca: Path
-    certificate: Path
-    key: Path
-    ends: datetime
-    new_ca: bool
-
-
-def make_certificates(folder: Path, hosts: Sequence[str], days: int = HEAD_DAYS) -> Certificates:
-    """Make the head's certificate and key for the names and addresses that PCs dial; the CA too if there is none.
-
-    A CA that is there is kept, so that the PCs' copies of it stay valid. Each file is written whole or not at all.
-
-    Raises:
-        FleetError: for no hosts or an invalid one, a number of days out of range, or a CA that cannot be used.
-        WriteError: if a file cannot be written.
-    """
-    # The head itself reads its metrics by the loopback.
-    names = [*dict.fromkeys(_general_name(host) for host in (*hosts, "localhost", "127.0.0.1", "::1"))]
-    if not hosts:
-        raise FleetError("certificates: expected the names or addresses by which PCs reach the head, found none.")
-    if not 1 <= days <= _CA_DAYS:
-        raise FleetError(f"certificates: expected 1 to {_CA_DAYS} days, found {shown(days)}; correct it.")
-    with locked(folder):
-        authority, authority_key, is_new = _authority(folder)
-        key = ec.generate_private_key(ec.SECP256R1())
-        ends = min(datetime.now(UTC) + timedelta(days=days), authority.not_valid_after_utc)
-        certificate = (
-            _unsigned("soulsgraph head", key.public_key(), authority.subject, authority_key.public_key(), ends)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(signs=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .sign(authority_key, SHA256())
-        )
-        paths = _write_pair(folder, "head", certificate, key)
-    return Certificates(folder / "ca.pem", *paths, certificate.not_valid_after_utc, is_new)
-
-
-def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey, bool]:
-    """Read the folder's CA and its key, or make them; return whether they are new."""
-    certificate, key = folder / "ca.pem", folder / "ca.key"
-    if not certificate.exists() and not key.exists():
-        return *_new_authority(folder), True
-    remedy = "restore it, or delete ca.pem and ca.key for a new CA, which every PC then needs a copy of"
-    (authority, *_), private = read_pair(certificate, key, remedy)
-    check_authority(certificate, authority, remedy)
-    if not isinstance(private, ec.EllipticCurvePrivateKey):
-        raise FleetError(f"{key}: expected a key of an elliptic curve, found another; {remedy}.")
-    return authority, private, False
-
-
-def _new_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name, public = "soulsgraph CA", key.public_key()
-    certificate = (
-        _unsigned(name, public, _subject(name), public, datetime.now(UTC) + timedelta(days=_CA_DAYS))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
-        .sign(key, SHA256())
-    )
-    _write_pair(folder, "ca", certificate, key)
-    return certificate, key
-
-
-def _unsigned(
-    name: str, public: ec.EllipticCurvePublicKey, issuer: x509.Name, issuers: ec.EllipticCurvePublicKey, ends: datetime
-) -> x509.CertificateBuilder:
-    """Return what our two kinds of certificates have in common."""
-    return (
-        x509.CertificateBuilder()
-        .subject_name(_subject(name))
-        .issuer_name(issuer)
-        .public_key(public)
-        .serial_number(x509.random_serial_number())
-        # The PCs' clocks may be behind.
-        .not_valid_before(datetime.now(UTC) - timedelta(days=1))
-        .not_valid_after(ends)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuers), critical=False)
-    )
-
-
-def _usage(signs: bool) -> x509.KeyUsage:
-    """Return what a key is for: to sign certificates, or to prove that it is the head's."""
-    unused = dict.fromkeys(
-        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only"), False
-    )
-    return x509.KeyUsage(
-        digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, decipher_only=False, **unused
-    )
-
-
-def _subject(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
 def _general_name(host: str) -> x509.GeneralName:
@@ -463,12 +345,3 @@ def _general_name(host: str) -> x509.GeneralName:
         f"certificates: expected a name or address by which PCs reach the head, found {shown(host)}; "
         "write for example head.lan or 192.168.1.5, without a port."
     )
-
-
-def _write_pair(
-    folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
-) -> tuple[Path, Path]:
-    paths = folder / f"{name}.pem", folder / f"{name}.key"
-    write_file(paths[1], key_pem(key), PRIVATE)
-    write_file(paths[0], certificate.public_bytes(Encoding.PEM), 0o644)
-    return paths

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, digests
+from soulsgraph_clusters.fleet.protocol.messages import CODE
+from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, code_digest
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.core.config import Where, is_generated, parse, shipped_names, to_json, to_table, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
@@ -283,14 +284,9 @@ def digests_of_skills(skills: Iterable[str]) -> dict[str, str]:
     return {name: loaded.digest for name, loaded in projects_of(skills).items()}
 
 
-def projects_in_hello() -> dict[str, str]:
-    """Return what a hello says of the projects that are loaded here."""
-    return {f"{_KEY}{name}": digest for name, digest in project_digests().items()}
-
-
 def make_hello(game: str, driver: str, lanes: int, **fields: Any) -> wire.Hello:
     """Return what a game of this PC says of itself, with the digests of all that its play depends on."""
-    known = digests() | projects_in_hello()
+    known = {CODE: code_digest(), **{f"{_KEY}{name}": digest for name, digest in project_digests().items()}}
     return wire.Hello(protocol=PROTOCOL, game=game, driver=driver, lanes=lanes, digests=known, **fields)
 
 

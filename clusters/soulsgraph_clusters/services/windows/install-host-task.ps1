@@ -2,7 +2,7 @@
 #
 # Registers a scheduled task that plays this PC's games for a head from log-on on, as the user who types:
 #   powershell -ExecutionPolicy Bypass -File install-host-task.ps1 -Head HOST:7443
-# Before, in %LOCALAPPDATA%\soulsgraph: venv, with soulsgraph installed; token; ca.pem; games.toml.
+# Before, in %LOCALAPPDATA%\soulsgraph: venv, with soulsgraph installed; token; head.pem; games.toml.
 # -Elevated runs it as administrator, which a game that runs so needs. -Remove ends and removes it.
 
 [CmdletBinding()]
@@ -23,7 +23,7 @@ if ($Remove) {
     return
 }
 if ($Head -notmatch '^.+:\d+$') { throw "-Head: expected HOST:PORT, found '$Head'." }
-foreach ($needed in 'venv\Scripts\soulsgraph.exe', 'token', 'ca.pem', 'games.toml') {
+foreach ($needed in 'venv\Scripts\soulsgraph.exe', 'token', 'head.pem', 'games.toml') {
     $path = Join-Path $Folder $needed
     if (-not (Test-Path $path)) { throw "${path}: expected it, found none; see the head of this script." }
 }

@@ -12,7 +12,7 @@ param(
 $ErrorActionPreference = 'Stop'
 # Its files are named from here: a path with a space would need quotes, which PowerShell 5 and cmd each read their own way.
 Set-Location -LiteralPath $Folder
-$command = "venv\Scripts\soulsgraph.exe fleet host --head $Head --token-file token --ca ca.pem --games games.toml"
+$command = "venv\Scripts\soulsgraph.exe fleet host --head $Head --token-file token --ca head.pem --games games.toml"
 
 while ($true) {
     if (Test-Path host.log) { Move-Item -Force host.log host.log.1 }

@@ -23,7 +23,7 @@ GAME = game_process.__name__
 
 
 def _host_words(pc, port):
-    files = (("--token-file", "token"), ("--ca", "ca.pem"), ("--games", "games.toml"), ("--spool", "spool"))
+    files = (("--token-file", "token"), ("--ca", "head.pem"), ("--games", "games.toml"), ("--spool", "spool"))
     return (
         "fleet",
         "host",
@@ -51,7 +51,7 @@ def fleet(pc, tmp_path):
     code, logs = fleet.call("fleet", "certificates", "127.0.0.1", "--fleet", fleet.file)
     assert code == 0, logs
     (pc.folder / "token").write_bytes((tmp_path / "attic.token").read_bytes())
-    (pc.folder / "ca.pem").write_bytes((tmp_path / "ca.pem").read_bytes())
+    (pc.folder / "head.pem").write_bytes((tmp_path / "head.pem").read_bytes())
     (pc.folder / "games.toml").write_text(SLOW)
     yield fleet
     pc.kill("soulsgraph")

@@ -1,11 +1,9 @@
 """A game that plays for a gateway: paused by a person, drained by the head, broken, and back again."""
 
-import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack
 from dataclasses import replace
 
-import grpc
 import numpy as np
 import pytest
 
@@ -22,7 +20,7 @@ from soulsgraph_clusters.fleet.gateway.gateway import Preflight
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import FromGame, Hello, ToGame
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns
 from soulsgraph_clusters.fleet.protocol.security import Tokens, token_metadata, write_token_file
-from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetError, FleetSettings, set_drained
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.cycle_timer import Clock
@@ -152,17 +150,18 @@ def test_a_pause_needs_the_folder_of_a_game_and_whatever_a_file_says_is_one(tmp_
 def test_a_drained_pc_loses_nothing_and_plays_again_when_that_is_undone(head):
     head.play(FAST)
     head.until_further_chunks()
-    set_drained(head.folder, "attic", True)
+    head.tokens.drain("attic", True)
     until(lambda: head.state() == "drained", "the end of the fight")
     assert any("attic/1 is drained" in note for note in head.gateway.notes)
     assert head.health().finished_decisions > 0
     assert head.health().lost_decisions["unfinished"] == 0
     until(lambda: head.journal.decisions["attic/journaled"] == head.health().finished_decisions, "every decision")
     # One that joins meanwhile is drained as well.
-    set_drained(head.folder, "den", True)
+    head.head("den")
+    head.tokens.drain("den", True)
     head.play(FAST, "den")
     until(lambda: head.state("den") == "drained", "a drained game")
-    set_drained(head.folder, "attic", False)
+    head.tokens.drain("attic", False)
     until(lambda: head.state() == "playing", "play")
     assert head.state("den") == "drained"
 
@@ -184,14 +183,14 @@ def test_a_game_that_the_task_refuses_is_closed(head, monkeypatch):
     until(lambda: len(opened) > 1 and opened[0] in closed, "the end of the first game")
 
 
-def test_a_damaged_file_of_drained_pcs_is_reported_and_nobody_stops_for_it(head):
+def test_a_damaged_file_of_tokens_is_reported_and_nobody_stops_for_it(head):
     head.play(FAST)
     head.until_further_chunks()
-    (head.folder / "drained.json").write_text("[")
-    until(lambda: any("drained.json" in note for note in head.gateway.notes), "a note")
+    head.tokens.path.write_text("[")
+    until(lambda: any("tokens.json" in note for note in head.gateway.notes), "a note")
     head.until_further_chunks()
-    with pytest.raises(SoulsGraphError, match=r"drained\.json"):
-        set_drained(head.folder, "attic", True)
+    with pytest.raises(SoulsGraphError, match=r"tokens\.json"):
+        head.tokens.drain("attic", True)
 
 
 def test_a_game_that_cannot_be_opened_is_named_with_its_reason(head):
@@ -203,47 +202,40 @@ def test_a_game_that_cannot_be_opened_is_named_with_its_reason(head):
     )
 
 
-def test_a_preflight_goes_on_beside_streams_that_say_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "HELLO_WITHIN_S", 0.3)
-    monkeypatch.setattr(module, "_MOST_STREAMS", 1)
-    settings, over = FleetSettings(listen="127.0.0.1:0", pcs={"attic": PC()}), threading.Event()
-    token, preflight = Tokens(tmp_path / settings.tokens).issue("attic"), Preflight(Fleet(settings, tmp_path))
-
-    def nothing():
-        over.wait()
-        yield from ()
-
-    with closing(preflight), grpc.insecure_channel(f"127.0.0.1:{preflight.port}") as channel:
-        silent = channel.stream_stream(PLAY)(nothing(), metadata=token_metadata(token))
-        with pytest.raises(grpc.RpcError, match="CANCELLED"):
-            next(silent)
-        assert preflight.answers == ()
-        monkeypatch.setattr(module, "HELLO_WITHIN_S", 60.0)
-        hello = FromGame(hello=Hello(protocol=1, game="1\n\x1b[2J", lanes=1, version="9\n"))
-        asked = channel.stream_stream(PLAY, FromGame.SerializeToString)(iter([hello]), metadata=token_metadata(token))
-        assert ToGame.FromString(next(asked)).stop.refused
-        (answer,) = preflight.answers
-        assert (answer.game, answer.version, bool(answer.problem)) == ("1??[2J", "9?", True)
-        over.set()
-
-
 def test_a_preflight_names_who_is_there_and_who_is_missing(tmp_path):
-    settings = FleetSettings(listen="127.0.0.1:0", pcs={"attic": PC(), "cellar": PC(), "den": PC()})
+    settings = FleetSettings(listen="127.0.0.1:0", pcs=("attic", "cellar", "den"))
     tokens = Tokens(tmp_path / settings.tokens)
     write_token_file(tmp_path / "attic.token", tokens.issue("attic"))
     tokens.issue("den")
-    set_drained(tmp_path, "den", True)
+    tokens.drain("den", True)
     preflight = Preflight(Fleet(settings, tmp_path))
     assert preflight.missing == {"attic": "has not answered", "cellar": "has no token"}
-    with (
-        closing(preflight),
-        playing(Head(f"127.0.0.1:{preflight.port}", tmp_path / "attic.token"), tmp_path / "spool", FAST, "7"),
-    ):
-        until(lambda: preflight.answers, "an answer")
-        (answer,) = preflight.answers
-        assert (answer.pc, answer.game, answer.driver, answer.lanes) == ("attic", "7", "simulator", 1)
-        assert answer.problem == ""
+    lines, head = [], Head(f"127.0.0.1:{preflight.port}", tmp_path / "attic.token")
+    with playing(head, tmp_path / "spool", FAST, "7", lines.append):
+        until(lambda: preflight.games, "an answer")
+        ((name, hello),) = preflight.games.items()
+        assert (name, hello.driver, hello.lanes) == ("attic/7", "simulator", 1)
         assert preflight.missing == {"cellar": "has no token"}
+        preflight.stop("that was all")
+        until(lambda: any("that was all" in line for line in lines), "the reason why nothing is played")
+
+
+def test_a_preflight_says_why_a_pc_could_not_play_until_it_can(tmp_path):
+    settings = FleetSettings(listen="127.0.0.1:0", pcs=("attic",))
+    write_token_file(tmp_path / "attic.token", Tokens(tmp_path / settings.tokens).issue("attic"))
+    with ExitStack() as open_things:
+        preflight = Preflight(Fleet(settings, tmp_path))
+        open_things.callback(preflight.stop, "that was all")
+        head = Head(f"127.0.0.1:{preflight.port}", tmp_path / "attic.token")
+        channel = open_things.enter_context(head.channel())
+        hello = FromGame(hello=Hello(protocol=1, game="1\n\x1b[2J", lanes=1, version="9\n"))
+        play = channel.stream_stream(PLAY, FromGame.SerializeToString)
+        asked = play(iter([hello]), metadata=token_metadata(head.token))
+        assert ToGame.FromString(next(asked)).stop.refused
+        assert (preflight.games, preflight.missing, preflight.connections.refusals.keys()) == ({}, {}, {"attic"})
+        open_things.enter_context(playing(head, tmp_path / "spool", FAST))
+        until(lambda: preflight.games, "an answer")
+        assert not preflight.connections.refusals
 
 
 def test_what_is_played_by_altered_weights_of_a_frozen_skill_is_refused_and_the_game_gets_them_anew(
@@ -287,9 +279,9 @@ def test_a_game_that_cannot_use_what_came_says_so_and_plays_once_it_gets_another
     assert any(line.startswith("cannot play: weights") for line in lines)
     until(lambda: any("attic/1 is cannot play" in note for note in head.gateway.notes), "a note")
     failing.clear()
-    set_drained(head.folder, "attic", True)
+    head.tokens.drain("attic", True)
     until(lambda: head.state() == "drained", "a drained game")
-    set_drained(head.folder, "attic", False)
+    head.tokens.drain("attic", False)
     head.until_further_chunks()
 
 

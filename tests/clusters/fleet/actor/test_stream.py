@@ -3,22 +3,17 @@
 import ssl
 import threading
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509.oid import NameOID
 
 from fakes.fleet_here import GatewayHere, playing
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.actor import stream
 from soulsgraph_clusters.fleet.actor.host import HostOptions
 from soulsgraph_clusters.fleet.actor.stream import Head
-from soulsgraph_clusters.fleet.protocol.security import key_pem, make_certificates, read_pair, write_token_file
+from soulsgraph_clusters.fleet.protocol.security import CERTIFICATE, KEY, make_certificate, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.games.link import GameSettings
@@ -62,44 +57,22 @@ def test_an_address_has_a_host_and_a_port_and_one_of_another_machine_the_ca(tmp_
         HostOptions(head, tmp_path / "token", tmp_path / "games.toml")
 
 
-def _issue(folder, hosts, begins_days=-1, ends_days=1):
-    """Return the files of a certificate that the CA in a folder signs for these hosts and days alone."""
-    make_certificates(folder, ["head.lan"])
-    (authority, *_), authority_key = read_pair(folder / "ca.pem", folder / "ca.key", "")
-    key, now = generate_private_key(SECP256R1()), datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a head")]))
-        .issuer_name(authority.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now + timedelta(days=begins_days))
-        .not_valid_after(now + timedelta(days=ends_days))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False)
-        .sign(authority_key, SHA256())
-    )
-    name = f"{certificate.serial_number:x}"
-    (folder / f"{name}.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-    (folder / f"{name}.key").write_bytes(key_pem(key))
-    return folder / f"{name}.pem", folder / f"{name}.key"
-
-
 @contextmanager
-def _listening(files=None):
-    """Yield the port of a server on the loopback, by TLS with the files of a certificate."""
+def _listening(folder=None):
+    """Yield the port of a server on the loopback, by TLS with the certificate in a folder."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    if files:
-        context.load_cert_chain(*files)
+    if folder:
+        context.load_cert_chain(folder / CERTIFICATE, folder / KEY)
 
     class Handler(BaseRequestHandler):
         def handle(self):
             with suppress(OSError):
-                if files:
+                if folder:
                     context.wrap_socket(self.request, server_side=True).close()
                 else:
                     self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingTCPServer(("0.0.0.0", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_address[1]
         server.shutdown()
@@ -108,25 +81,25 @@ def _listening(files=None):
 def test_each_reason_for_which_no_head_answers_has_a_line_of_its_own(tmp_path, monkeypatch):
     # Each step ends by itself, on a busy machine after longer than a person waits.
     monkeypatch.setattr(stream, "_STEP_WITHIN_S", PATIENCE_S)
-    own, other = tmp_path / "own", tmp_path / "other"
-    make_certificates(own, ["head.lan"])
-    make_certificates(other, ["head.lan"])
+    own, other, old = (tmp_path / name for name in ("own", "other", "old"))
+    for folder in (own, other):
+        make_certificate(folder, ["head.lan"])
+    make_certificate(old, ["head.lan"], timedelta(hours=-1))
 
-    def why(address, ca=own / "ca.pem"):
-        return stream.why_silent(Head(address, tmp_path / "token", ca=ca))
+    def why(address, ca=own):
+        return stream.why_silent(Head(address, tmp_path / "token", ca=ca and ca / CERTIFICATE))
 
     found = {}
-    for expected, files in {
-        "another CA": _issue(other, ["localhost"]),
-        "this address": _issue(own, ["head.lan"]),
-        "expired": _issue(own, ["localhost"], -3, -2),
-        "not valid yet": _issue(own, ["localhost"], 1, 2),
-        "takes no stream": _issue(own, ["localhost"]),
-        "TLS": None,
-    }.items():
-        with _listening(files) as port:
-            found[expected] = why(f"localhost:{port}")
-            assert "takes no stream" in why(f"localhost:{port}", ca=None)
+    for expected, folder, host, ca in (
+        ("another than", other, "localhost", own),
+        ("this address", own, "127.0.0.2", own),
+        ("expired", old, "localhost", old),
+        ("takes no stream", own, "localhost", own),
+        ("TLS", None, "localhost", own),
+    ):
+        with _listening(folder) as port:
+            found[expected] = why(f"{host}:{port}", ca)
+            assert "takes no stream" in why(f"{host}:{port}", ca=None)
     found["its name"] = why("no-such-head.invalid:7443")
     assert [expected for expected, line in found.items() if expected not in line] == []
     assert len({line.partition(": ")[2] for line in found.values()}) == len(found)

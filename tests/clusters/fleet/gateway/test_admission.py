@@ -6,20 +6,12 @@ from safetensors.numpy import load, save
 
 from fakes.fleet_here import random_weights
 from fakes.stored import message
-from soulsgraph_clusters.fleet.gateway.admission import (
-    ALTERED,
-    MALFORMED,
-    OTHER_STAGE,
-    SHARE,
-    SHARE_SLACK,
-    STALE,
-    Admission,
-)
+from soulsgraph_clusters.fleet.gateway.admission import ALTERED, MALFORMED, OTHER_STAGE, STALE, Admission
 from soulsgraph_clusters.fleet.gateway.connections import Connection
 from soulsgraph_clusters.fleet.gateway.runner import read_chunk
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns
-from soulsgraph_clusters.fleet.protocol.settings import MOST_MESSAGE_BYTES, PC, FleetSettings
+from soulsgraph_clusters.fleet.protocol.settings import MOST_MESSAGE_BYTES, FleetSettings
 from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.core.files import FullDiskError
 from soulsgraph_envs.games.opening import make_game
@@ -193,42 +185,6 @@ def test_what_is_played_by_other_frozen_weights_is_refused_once_these_are_known(
     assert [verdict for _, verdict in stage.verdicts()] == ["", "", ALTERED, "", ""]
 
 
-# Shares.
-
-
-@pytest.mark.parametrize("grouped", [True, False])
-def test_a_pc_over_its_share_is_refused_while_others_play_and_not_alone(begin, grouped):
-    stage = begin(FleetSettings(pcs={"attic": PC(share=0.25), "cellar": PC(), "den": PC()}))
-    attic, cellar = stage.game(), stage.game("cellar")
-    stage.take(attic, *map(stage.chunk, range(40)))
-    assert stage.journal.decisions == {"attic/journaled": 1200}
-    stage.take(cellar, *map(stage.chunk, range(115)))
-    # Of 5,000 decisions and the slack a quarter and the slack are attic's.
-    sent = [stage.chunk(sequence) for sequence in range(40, 60)]
-    for group in [sent] if grouped else [[one] for one in sent]:
-        stage.take(attic, *group)
-    own = stage.journal.decisions["attic/journaled"]
-    total = own + stage.journal.decisions["cellar/journaled"]
-    assert own <= 0.25 * total + SHARE_SLACK < own + 0.75 * 30
-    assert stage.journal.decisions[f"attic/{SHARE}"] == 1800 - own
-    # What cellar sent last is old by now.
-    assert stage.take(attic, stage.chunk(60), now_s=9.9) == {SHARE: 30}
-    assert stage.take(attic, stage.chunk(61), now_s=10.0) == {}
-
-
-@pytest.mark.parametrize("again", ["in one group", "later"])
-def test_a_chunk_sent_again_takes_nothing_of_its_pcs_share(begin, again):
-    stage = begin(FleetSettings(pcs={"attic": PC(share=0.2), "cellar": PC()}))
-    attic = stage.game()
-    stage.take(stage.game("cellar"), stage.chunk(1))
-    first = [stage.chunk(sequence) for sequence in range(1, 8)]
-    if again == "later":
-        stage.take(attic, *first)
-    stage.take(attic, *first, *first, stage.chunk(8))
-    assert stage.verdicts()[-1] == (8, "")
-    assert stage.journal.decisions["attic/journaled"] == 240
-
-
 # Lanes, and fights.
 
 
@@ -260,7 +216,3 @@ def test_a_game_that_was_started_again_has_fights_of_its_own_whichever_gateway_i
     assert len({*seeds.values(), stage.task(game="2", boot=boots[0]).seed}) == len(boots) + 1
     again = begin()
     assert {boot: again.task(boot=boot).seed for boot in boots} == seeds
-
-
-def test_a_task_says_how_fast_a_pcs_games_may_run(begin):
-    assert begin(FleetSettings(pcs={"attic": PC(most_speed=2.0)})).task().speed == 2.0

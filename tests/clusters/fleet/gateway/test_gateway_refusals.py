@@ -13,7 +13,7 @@ from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway import gateway as gateway_module
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway, host_of
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.security import channel_credentials, make_certificates
+from soulsgraph_clusters.fleet.protocol.security import channel_credentials, make_certificate
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, FleetSettings
 
 # Tokens and certificates.
@@ -61,7 +61,7 @@ def test_a_revocation_that_cannot_be_read_at_once_ends_the_stream_later(door):
     door.tokens.path.touch()
     door.wait_for_note("tokens.json")
     kept = json.loads(door.tokens.path.read_text())
-    door.tokens.path.write_text(json.dumps(kept | {"tokens": {}}))
+    door.tokens.path.write_text(json.dumps(kept | {"pcs": {}}))
     # Longer than it takes to look again.
     time.sleep(0.2)
     assert not client.ended.is_set()
@@ -80,12 +80,12 @@ def test_a_gateway_that_cannot_listen_leaves_no_thread(door):
 
 
 def test_plaintext_at_a_port_with_tls_is_refused_and_tls_goes_on(open_door, tmp_path):
-    make_certificates(tmp_path, ["127.0.0.1"])
+    make_certificate(tmp_path, ["127.0.0.1"])
     door = open_door(settings=FleetSettings(certificate="head.pem", key="head.key"))
     plain = door.client(door.hello())
     assert plain.refusal().startswith("UNAVAILABLE")
     assert door.gateway.connections.live == []
-    client = door.client(door.hello(), credentials=channel_credentials(tmp_path / "ca.pem"))
+    client = door.client(door.hello(), credentials=channel_credentials(tmp_path / "head.pem"))
     client.wait("task")
     client.send(door.chunk(1))
     assert client.acknowledged(1) == {}

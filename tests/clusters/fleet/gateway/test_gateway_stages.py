@@ -12,7 +12,7 @@ from fakes.fleet_here import GatewayHere
 from fakes.stored import everything, message
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.gateway import admission, connections
-from soulsgraph_clusters.fleet.protocol.settings import State, set_drained
+from soulsgraph_clusters.fleet.protocol.settings import State
 from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.games.link import GameSettings
@@ -164,13 +164,13 @@ def test_a_game_whose_pc_lacks_what_the_next_stage_needs_is_refused_by_name(door
 
 def test_a_drained_pc_stays_drained_in_the_next_stage(door):
     client = door.joined()
-    set_drained(door.folder, "attic", True)
+    door.tokens.drain("attic", True)
     until(lambda: any(stop.after_fight for stop in client.got("stop")), "the end of its play")
     door.end_stage()
     door.begin_stage(NEXT)
     until(lambda: client.got("stop")[-1].after_fight and len(client.got("stop")) >= 3, "the next one's word")
     assert len(client.got("task")) == 1
-    set_drained(door.folder, "attic", False)
+    door.tokens.drain("attic", False)
     assert client.wait("task", 2).stage == NEXT
 
 

@@ -14,7 +14,7 @@ from soulsgraph_clusters.fleet.gateway.metrics import Exporter
 from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
-from soulsgraph_clusters.fleet.protocol.security import make_certificates
+from soulsgraph_clusters.fleet.protocol.security import CERTIFICATE, KEY, make_certificate
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.local_ray import free_port
@@ -88,9 +88,11 @@ def test_every_figure_of_a_game_is_there_under_its_pc_and_name(bare):
 
 
 def test_with_a_certificate_the_figures_are_read_by_tls_beside_one_who_says_nothing(tmp_path):
-    made = make_certificates(tmp_path, ("127.0.0.1",))
-    settings = FleetSettings(metrics="127.0.0.1:0", certificate=made.certificate.name, key=made.key.name)
-    exporter, context = Exporter(Fleet(settings, tmp_path), lambda: STATUS), ssl.create_default_context(cafile=made.ca)
+    make_certificate(tmp_path, ("127.0.0.1",))
+    exporter = Exporter(
+        Fleet(FleetSettings(metrics="127.0.0.1:0", certificate=CERTIFICATE, key=KEY), tmp_path), lambda: STATUS
+    )
+    context = ssl.create_default_context(cafile=tmp_path / CERTIFICATE)
     with socket.create_connection(("127.0.0.1", exporter.port)):
         assert "soulsgraph_fleet_games" in _read(exporter, "https", context)
         with pytest.raises(RemoteDisconnected):

@@ -9,7 +9,8 @@ import pytest
 from fakes.fleet_here import played_for, random_weights
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.learner.evaluation import LOST_AFTER_S, Fights, play_in_fleet
-from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetSettings, set_drained
+from soulsgraph_clusters.fleet.protocol.security import Tokens
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -137,14 +138,13 @@ def test_random_skills_draw_every_action_and_the_others_are_greedy():
         assert np.allclose(found, share, atol=5.0 * np.sqrt(share * (1 - share) / len(actions)))
 
 
-def _fleet(folder, alone_for_s=PATIENCE_S, **pcs):
-    return Fleet(FleetSettings(f"127.0.0.1:{free_port()}", alone_for_s=alone_for_s, pcs=pcs), folder)
+def _fleet(folder, alone_for_s=PATIENCE_S):
+    return Fleet(FleetSettings(f"127.0.0.1:{free_port()}", alone_for_s=alone_for_s), folder)
 
 
 @pytest.mark.slow
 def test_a_fleet_fights_as_the_simulator_does(tmp_path):
-    # A share does not count here: nobody learns.
-    fleet, finished = _fleet(tmp_path, attic=PC(share=0.01)), []
+    fleet, finished = _fleet(tmp_path), []
     weights = random_weights(TASK, seed=3)
 
     def count(fights):
@@ -198,12 +198,14 @@ def test_an_evaluation_that_nobody_plays_ends(tmp_path):
 def test_an_evaluation_waits_for_a_pc_that_a_person_drained(tmp_path):
     alone_for_s = 5.0
     fleet = _fleet(tmp_path, alone_for_s=alone_for_s)
-    set_drained(tmp_path, "attic", True)
+    tokens = Tokens(tmp_path / "tokens.json")
+    tokens.issue("attic")
+    tokens.drain("attic", True)
 
     def undo():
         until(lambda: "drained" in " ".join(lines), "a drained game")
         time.sleep(alone_for_s + 1.0)
-        set_drained(tmp_path, "attic", False)
+        tokens.drain("attic", False)
 
     with played_for(fleet, lanes=(2,)) as lines:
         thread = threading.Thread(target=undo)

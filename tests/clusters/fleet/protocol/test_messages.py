@@ -3,11 +3,11 @@
 import pytest
 
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.messages import check_chunk, check_hello, parse_message
-from soulsgraph_clusters.fleet.protocol.settings import PC, PROTOCOL, FleetError, FleetSettings, digests
+from soulsgraph_clusters.fleet.protocol.messages import CODE, check_chunk, check_hello, parse_message
+from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, FleetSettings, code_digest
 
 _BOOT = "0123456789abcdef"
-_HELLO = wire.Hello(protocol=PROTOCOL, game="1", boot=_BOOT, driver="simulator", lanes=1, digests=digests())
+_HELLO = wire.Hello(protocol=PROTOCOL, game="1", boot=_BOOT, driver="simulator", lanes=1, digests={CODE: code_digest()})
 
 
 # What a game says of itself.
@@ -18,8 +18,8 @@ def _hello(**changes):
     return wire.Hello(**values | changes)
 
 
-def _check(hello, name="attic", **pcs):
-    check_hello(hello, name, FleetSettings(pcs=pcs), "10.0.0.7")
+def _check(hello, *pcs):
+    check_hello(hello, "attic", FleetSettings(pcs=pcs), "10.0.0.7")
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ def _check(hello, name="attic", **pcs):
         ("pc", "x\ny" * 1000, "attic"),
         ("protocol", PROTOCOL - 1, "protocol"),
         ("protocol", PROTOCOL + 1, "protocol"),
-        ("digests", {}, "data"),
-        ("digests", digests() | {"data": "0\n" * 64}, "data"),
-        ("digests", digests() | {"code": "0" * 64}, r"attic \(10.0.0.7\): .*code"),
+        ("digests", {}, "code"),
+        ("digests", {CODE: "0\n" * 64}, "code"),
+        ("digests", {CODE: "0" * 64}, r"attic \(10.0.0.7\): .*code"),
         ("lanes", 0, "lanes"),
         ("lanes", 257, "lanes"),
         ("game", "", "game"),
@@ -55,9 +55,9 @@ def test_a_hello_within_its_bounds_is_taken_from_the_pcs_that_the_fleets_file_na
     longest = {"game": "a" * 60, "boot": "0" * 32}
     for changes in ({}, longest, {"boot": "0" * 8, "lanes": 256, "pc": "attic"}, {"boot": "", "only_asks": True}):
         _check(_hello(**changes))
-    _check(_hello(), attic=PC())
+    _check(_hello(), "attic")
     with pytest.raises(FleetError, match="attic"):
-        _check(_hello(), cellar=PC())
+        _check(_hello(), "cellar")
 
 
 # Chunks.

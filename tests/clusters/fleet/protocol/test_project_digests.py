@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import ExitStack
 
 import pytest
 
@@ -15,8 +15,14 @@ from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.gateway import Preflight
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Hello
 from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
-from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetSettings
-from soulsgraph_clusters.fleet.protocol.task import StageTask, project_digests, projects_in_hello, projects_of_hello
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
+from soulsgraph_clusters.fleet.protocol.task import (
+    StageTask,
+    make_hello,
+    project_digests,
+    project_problem,
+    projects_of_hello,
+)
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.agents.projects import load_project, loaded_projects, take_over
@@ -92,27 +98,27 @@ def test_a_hostile_task_causes_no_import(task, tmp_path, monkeypatch, name):
 
 
 def test_a_hello_names_what_is_loaded_and_what_is_no_name_or_digest_is_left_out(folder):
-    said = projects_in_hello()
+    said = make_hello("1", "simulator", 1).digests
     hostile = {"project/": "0" * 64, "project/../x": "0" * 64, "project/other": "\x1b[2J", "data": "0" * 64}
-    assert projects_of_hello(Hello(digests=said | hostile)) == project_digests()
+    assert projects_of_hello(Hello(digests=dict(said) | hostile)) == project_digests()
     assert str(folder) not in str(said)
 
 
-def test_a_preflight_compares_the_projects_of_every_game(folder, tmp_path):
-    settings, spool = FleetSettings(listen="127.0.0.1:0", pcs={"attic": PC()}), tmp_path / "spool"
+@pytest.mark.parametrize(("needed", "lacks"), [("fencing", ""), ("other fencing", "fencing"), ("riding", "riding")])
+def test_a_preflight_learns_the_projects_of_every_game(folder, tmp_path, needed, lacks):
+    settings, spool = FleetSettings(listen="127.0.0.1:0", pcs=("attic",)), tmp_path / "spool"
     write_token_file(tmp_path / "attic.token", Tokens(tmp_path / settings.tokens).issue("attic"))
-    for needed, lacks in (
-        (project_digests(), ""),
-        ({"fencing": "0" * 64}, "fencing"),
-        ({"riding": "0" * 64}, "riding"),
-    ):
-        preflight = Preflight(Fleet(settings, tmp_path), needed)
-        with closing(preflight), playing(Head(f"127.0.0.1:{preflight.port}", tmp_path / "attic.token"), spool, FAST):
-            until(lambda preflight=preflight: preflight.answers, "an answer")
-            (answer,) = preflight.answers
-        assert (answer.problem, answer.projects) == ("", ("fencing",))
-        assert lacks in answer.lacks
-        assert bool(answer.lacks) == bool(lacks)
+    wanted = project_digests() if needed == "fencing" else {needed.removeprefix("other "): "0" * 64}
+    with ExitStack() as open_things:
+        preflight = Preflight(Fleet(settings, tmp_path))
+        open_things.callback(preflight.stop, "that was all")
+        head = Head(f"127.0.0.1:{preflight.port}", tmp_path / "attic.token")
+        open_things.enter_context(playing(head, spool, FAST))
+        until(lambda: preflight.games, "an answer")
+        (hello,) = preflight.games.values()
+    problem = project_problem(wanted, projects_of_hello(hello))
+    assert lacks in problem
+    assert bool(problem) == bool(lacks)
 
 
 def test_a_process_takes_over_a_project_by_value_once_and_refuses_other_code(folder):

@@ -14,7 +14,7 @@ from soulsgraph_clusters.fleet.protocol.security import (
     Tokens,
     channel_credentials,
     credentials_of,
-    make_certificates,
+    make_certificate,
     new_token,
     read_identity,
     read_private,
@@ -71,50 +71,47 @@ def ask(address, credentials, token=None):
             return error.code().name
 
 
-def test_only_who_trusts_the_heads_ca_connects_and_only_a_token_has_a_name(tmp_path):
-    make_certificates(tmp_path, HOSTS)
-    make_certificates(tmp_path / "other", HOSTS)
+def test_only_who_trusts_the_heads_certificate_connects_and_only_a_token_has_a_name(tmp_path):
+    make_certificate(tmp_path, HOSTS)
+    make_certificate(tmp_path / "other", HOSTS)
     tokens = Tokens(tmp_path / "tokens.json")
     token = tokens.issue("pc-1")
     with served(tokens, credentials_of(read_identity(SETTINGS, tmp_path))) as port:
-        trusting = channel_credentials(tmp_path / "ca.pem")
+        trusting = channel_credentials(tmp_path / "head.pem")
         for host in HOSTS:
             assert ask(f"{host}:{port}", trusting, token) == "pc-1"
         assert ask(f"127.0.0.1:{port}", trusting) == "nobody"
         assert ask(f"127.0.0.1:{port}", trusting, token + "x") == "nobody"
-        assert ask(f"127.0.0.1:{port}", channel_credentials(tmp_path / "other" / "ca.pem"), token) == "UNAVAILABLE"
+        assert ask(f"127.0.0.1:{port}", channel_credentials(tmp_path / "other" / "head.pem"), token) == "UNAVAILABLE"
         assert ask(f"127.0.0.1:{port}", channel_credentials(None), token) == "UNAVAILABLE"
 
 
 def test_a_certificate_for_another_host_is_refused(tmp_path):
-    make_certificates(tmp_path, ("head.lan",))
+    make_certificate(tmp_path, ("head.lan",))
     with served(Tokens(tmp_path / "tokens.json"), credentials_of(read_identity(SETTINGS, tmp_path)), "0.0.0.0") as port:
-        trusting = channel_credentials(tmp_path / "ca.pem")
+        trusting = channel_credentials(tmp_path / "head.pem")
         assert ask(f"127.0.0.2:{port}", trusting) == "UNAVAILABLE"
         # The head's own machine reads its metrics by these.
         assert [ask(f"{host}:{port}", trusting) for host in HOSTS] == ["nobody", "nobody"]
 
 
-def test_a_copy_of_the_ca_stays_valid_when_the_head_gets_another_certificate(tmp_path):
-    make_certificates(tmp_path, ("head.lan",))
-    copy = tmp_path / "copy.pem"
-    copy.write_bytes((tmp_path / "ca.pem").read_bytes())
-    make_certificates(tmp_path, HOSTS)
-    with served(Tokens(tmp_path / "tokens.json"), credentials_of(read_identity(SETTINGS, tmp_path))) as port:
-        assert ask(f"127.0.0.1:{port}", channel_credentials(copy)) == "nobody"
-
-
 def test_a_running_head_sees_what_another_process_issued_and_revoked(tmp_path):
     running, other = Tokens(tmp_path / "tokens.json"), Tokens(tmp_path / "tokens.json")
-    assert running.names == ()
+    assert running.known == {}
     first, second = other.issue("pc-1"), other.issue("pc-2")
-    assert (running.names, running.name_of(first), running.name_of(second)) == (("pc-1", "pc-2"), "pc-1", "pc-2")
+    assert ([*running.known], running.name_of(first), running.name_of(second)) == (["pc-1", "pc-2"], "pc-1", "pc-2")
+    other.drain("pc-1", True)
     newer = other.issue("pc-1")
     assert (running.name_of(first), running.name_of(newer)) == (None, "pc-1")
+    # Another token does not let a drained PC play.
+    assert [one.drained for one in running.known.values()] == [True, False]
+    other.drain("pc-1", False)
+    assert not running.known["pc-1"].drained
     other.revoke("pc-1")
-    assert (running.names, running.name_of(newer), running.name_of(second)) == (("pc-2",), None, "pc-2")
-    with pytest.raises(FleetError, match="pc-1"):
-        other.revoke("pc-1")
+    assert ([*running.known], running.name_of(newer), running.name_of(second)) == (["pc-2"], None, "pc-2")
+    for act in (other.revoke, lambda pc: other.drain(pc, True)):
+        with pytest.raises(FleetError, match="pc-1"):
+            act("pc-1")
 
 
 def issue_ten(path, first):
@@ -129,18 +126,18 @@ def test_processes_that_issue_at_once_lose_no_token(tmp_path):
         process.start()
     for process in issuing:
         process.join(PATIENCE_S)
-    assert set(Tokens(path).names) == {f"pc-{number}" for number in range(30)}
+    assert {*Tokens(path).known} == {f"pc-{number}" for number in range(30)}
 
 
 def test_the_head_keeps_no_token_and_every_secret_has_mode_600(tmp_path):
-    made = make_certificates(tmp_path, HOSTS)
+    make_certificate(tmp_path, HOSTS)
     tokens = Tokens(tmp_path / "tokens.json")
     token = tokens.issue("pc-1")
     write_token_file(tmp_path / "pc-1.token", token)
     assert read_token_file(tmp_path / "pc-1.token") == token
     assert token not in tokens.path.read_text()
-    assert {mode(path) for path in (tokens.path, tmp_path / "pc-1.token", made.key, tmp_path / "ca.key")} == {0o600}
-    assert {mode(made.ca), mode(made.certificate)} == {0o644}
+    assert {mode(path) for path in (tokens.path, tmp_path / "pc-1.token", tmp_path / "head.key")} == {0o600}
+    assert mode(tmp_path / "head.pem") == 0o644
 
 
 def private(path, content):
@@ -206,11 +203,9 @@ def test_a_pcs_name_is_a_plain_word(tmp_path, name):
     [
         "{",
         "[]",
-        '{"format": "soulsgraph run", "version": 1, "tokens": {}}',
-        '{"format": "soulsgraph tokens", "version": 2, "tokens": {}}',
-        '{"format": "soulsgraph tokens", "version": 1}',
-        '{"format": "soulsgraph tokens", "version": 1, "tokens": {"pc": "x"}}',
-        f'{{"format": "soulsgraph tokens", "version": 1, "tokens": {{"p c": "{"0" * 64}"}}}}',
+        '{"format": "soulsgraph tokens 2", "pcs": {}}',
+        '{"format": "soulsgraph tokens 1"}',
+        '{"format": "soulsgraph tokens 1", "pcs": {"pc": "x"}}',
         "schön",
     ],
 )
@@ -221,10 +216,11 @@ def test_a_damaged_file_of_hashes_is_refused_for_every_question_and_left_alone(t
     path.write_text(content)
     questions = [
         lambda: Tokens(path),
-        lambda: tokens.names,
+        lambda: tokens.known,
         lambda: tokens.name_of(token),
         lambda: tokens.issue("pc-2"),
         lambda: tokens.revoke("pc-1"),
+        lambda: tokens.drain("pc-1", True),
     ]
     for question in questions:
         with pytest.raises(FleetError, match=f"^{path}: "):
@@ -232,16 +228,15 @@ def test_a_damaged_file_of_hashes_is_refused_for_every_question_and_left_alone(t
     assert path.read_text() == content
 
 
-@pytest.mark.parametrize("readable", ["tokens.json", "pc.token", "head.key", "ca.key"])
+@pytest.mark.parametrize("readable", ["tokens.json", "pc.token", "head.key"])
 def test_a_secret_that_others_may_read_is_refused(tmp_path, readable):
-    make_certificates(tmp_path, HOSTS)
+    make_certificate(tmp_path, HOSTS)
     write_token_file(tmp_path / "pc.token", Tokens(tmp_path / "tokens.json").issue("pc"))
     (tmp_path / readable).chmod(0o644)
     uses = {
         "tokens.json": lambda: Tokens(tmp_path / "tokens.json"),
         "pc.token": lambda: read_token_file(tmp_path / "pc.token"),
         "head.key": lambda: credentials_of(read_identity(SETTINGS, tmp_path)),
-        "ca.key": lambda: make_certificates(tmp_path, HOSTS),
     }
     with pytest.raises(FleetError, match=readable):
         uses[readable]()
@@ -259,15 +254,15 @@ def test_a_secret_that_others_may_read_is_refused(tmp_path, readable):
     ],
 )
 def test_unusable_certificates_are_refused_before_anything_listens(tmp_path, changed, named):
-    make_certificates(tmp_path, HOSTS)
-    make_certificates(tmp_path / "other", HOSTS)
+    make_certificate(tmp_path, HOSTS)
+    make_certificate(tmp_path / "other", HOSTS)
     Tokens(tmp_path / "tokens.json").issue("pc")
     with pytest.raises(FleetError, match=f"{named}: "):
         credentials_of(read_identity(replace(SETTINGS, **changed), tmp_path))
 
 
-@pytest.mark.parametrize("wrong", ["head.pem", "ca.key", "none.pem"])
-def test_a_pc_trusts_nothing_but_a_ca(tmp_path, wrong):
-    make_certificates(tmp_path, HOSTS)
+@pytest.mark.parametrize("wrong", ["head.key", "none.pem"])
+def test_a_pc_trusts_nothing_but_a_certificate(tmp_path, wrong):
+    make_certificate(tmp_path, HOSTS)
     with pytest.raises(FleetError, match=f"{wrong}: "):
         channel_credentials(tmp_path / wrong)

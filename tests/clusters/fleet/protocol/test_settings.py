@@ -8,14 +8,20 @@ from pathlib import Path
 import pytest
 
 from soulsgraph_clusters.fleet.protocol import settings as settings_module
-from soulsgraph_clusters.fleet.protocol.security import make_certificates, read_identity
-from soulsgraph_clusters.fleet.protocol.settings import PC, FleetError, FleetSettings, deciding_files, load_fleet
+from soulsgraph_clusters.fleet.protocol.security import CERTIFICATE, KEY, make_certificate, read_identity
+from soulsgraph_clusters.fleet.protocol.settings import (
+    FleetError,
+    FleetSettings,
+    code_digest,
+    deciding_files,
+    load_fleet,
+)
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 
 def test_an_address_by_ipv6_is_a_setting_like_others(tmp_path):
-    made = make_certificates(tmp_path, ["fd00::5"])
-    files = {"certificate": made.certificate.name, "key": made.key.name}
+    make_certificate(tmp_path, ["fd00::5"])
+    files = {"certificate": CERTIFICATE, "key": KEY}
     settings = FleetSettings("[fd00:0::5]:7443", metrics="[::1]:0", **files)
     assert read_identity(settings, tmp_path) is not None
     assert FleetSettings("[::1]:7443").listen == "[::1]:7443"
@@ -35,7 +41,7 @@ def test_an_address_by_ipv6_is_a_setting_like_others(tmp_path):
         ({"key": "head.key"}, "certificate"),
         ({"metrics": "9443"}, "metrics"),
         ({"metrics": "127.0.0.1:http"}, "metrics"),
-        *(({"pcs": {name: PC()}}, "PC") for name in ("a b", "a/b", "..", "\n", "x" * 41, "")),
+        *(({"pcs": (name,)}, "PC") for name in ("a b", "a/b", "..", "\n", "x" * 41, "")),
     ],
 )
 def test_settings_that_no_fleet_can_have_are_refused(values, named):
@@ -46,13 +52,8 @@ def test_settings_that_no_fleet_can_have_are_refused(values, named):
 @pytest.mark.parametrize(
     ("table", "named"),
     [
-        ("[pcs.attic]\nshare = nan\n", "share"),
-        ("[pcs.attic]\nshares = 1.0\n", "shares"),
-        ('[pcs."a b"]\nshare = 0.5\n', "PC"),
-        ("[pcs.attic]\nshare = 0.009\n", "share"),
-        ("[pcs.attic]\nshare = 1.1\n", "share"),
-        ("[pcs.attic]\nmost_speed = 0.09\n", "most_speed"),
-        ("[pcs.attic]\nmost_speed = 100.1\n", "most_speed"),
+        ("[pcs.attic]\n", "pcs"),
+        ('pcs = ["a b"]\n', "PC"),
         ("most_stale_ticks = 0\n", "most_stale_ticks"),
         ("journal_mb = 255.9\n", "journal_mb"),
         ("alone_for_s = 0.9\n", "alone_for_s"),
@@ -68,12 +69,9 @@ def test_what_a_fleets_file_may_not_say_is_refused_with_its_name(tmp_path, table
 
 def test_what_a_fleets_file_may_just_say_is_read(tmp_path):
     file = tmp_path / "fleet.toml"
-    file.write_text(
-        "most_stale_ticks = 1\njournal_mb = 256.0\nalone_for_s = 1.0\n"
-        "[pcs.attic]\nshare = 0.01\nmost_speed = 0.1\n[pcs.cellar]\nmost_speed = 100.0\n"
-    )
+    file.write_text('most_stale_ticks = 1\njournal_mb = 256.0\nalone_for_s = 1.0\npcs = ["attic", "cellar"]\n')
     settings = load_fleet(file).settings
-    assert settings.pcs == {"attic": PC(share=0.01, most_speed=0.1), "cellar": PC(most_speed=100.0)}
+    assert settings.pcs == ("attic", "cellar")
     assert (settings.journal_bytes, settings.most_stale_ticks, settings.alone_for_s) == (256_000_000, 1, 1.0)
 
 
@@ -95,8 +93,7 @@ def test_all_that_a_games_process_plays_by_is_part_of_the_digest():
         "print(*(m.__name__ for m in sys.modules.values() if getattr(m, '__name__', '').startswith('soulsgraph')))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    # The skills have a digest of their own.
-    playing = {name for name in loaded if not name.startswith("soulsgraph_envs.skills")} - _DECIDES_NOTHING
+    playing = {*loaded} - _DECIDES_NOTHING
     covered = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in deciding_files()}
     assert playing <= covered
     assert {"soulsgraph_envs.combat.rollout", "soulsgraph_policies.agents.inference"} <= playing
@@ -108,12 +105,14 @@ def test_every_place_of_deciding_files_has_some():
         assert not [pattern for pattern in patterns if not [*folder.glob(pattern)]]
 
 
-def test_the_digest_of_code_is_of_its_meaning(tmp_path):
-    file = tmp_path / "reward.py"
+def test_the_digest_of_code_is_of_its_meaning_and_of_the_data(tmp_path, monkeypatch):
+    files = {name: tmp_path / name for name in ("boss.toml", "reward.py")}
+    monkeypatch.setattr(settings_module, "deciding_files", lambda: files)
+    files["boss.toml"].write_bytes(b"hp = 1\nname = 2\n")
 
     def digest(text):
-        file.write_text(text)
-        return settings_module._digest_of_code({"reward.py": file})
+        files["reward.py"].write_bytes(text.encode())
+        return code_digest.__wrapped__()
 
     plain = digest("class Reward:\n    scale: float = 1.0\n    def of(self, hit):\n        return -hit\n")
     other_looks = (
@@ -122,5 +121,11 @@ def test_the_digest_of_code_is_of_its_meaning(tmp_path):
     )
     assert digest(other_looks) == digest(other_looks.replace("\n", "\r\n")) == plain
     assert digest("class Reward:\n    scale: float = 1.0\n    def of(self, hit):\n        return hit\n") != plain
-    file.write_text("")
-    assert settings_module._digest_of_code({"a.py": file}) != settings_module._digest_of_code({"b.py": file})
+    before = digest("")
+    files["boss.toml"].write_bytes(b"hp = 1\r\nname = 2\r\n")
+    assert digest("") == before
+    files["boss.toml"].write_bytes(b"hp = 2\nname = 2\n")
+    assert digest("") != before
+    files["another.toml"] = files.pop("boss.toml")
+    files["another.toml"].write_bytes(b"hp = 1\nname = 2\n")
+    assert digest("") != before
