@@ -50,61 +50,39 @@ def _run_page(agents: Sequence[Path], /, *, out: Path | None = None, beside: Pat
     screen.show(plain, f"written: {path}, {path.stat().st_size / 1e6:.1f} MB")
 
 
-def write_reproductions(
-    folders: Sequence[Path],
-    /,
-    *,
-    out: Path | None = None,
-    variants: tuple[Path, ...] = (),
-    earlier: tuple[Path, ...] = (),
-) -> None:
-    """Write the report of reproductions, and print their tables.
-
-    Args:
-        variants: Folders of an ablation of reproductions, the reference first.
-        earlier: Folders of reports on other seeds; every row is compared with its row there, their seeds pooled.
-    """
+def write_reproductions(folders: Sequence[Path], /, *, out: Path | None = None) -> None:
+    """Write the report of reproductions, and print their tables."""
     check_extra("report", "train")
     from soulsgraph.pages.report import DATA, PAGE
     from soulsgraph.paper.records import load_reproductions
     from soulsgraph.paper.report import write_report
 
-    written = write_report(folders, out or folders[0] / "report", variants, earlier)
+    written = write_report(folders, out or folders[0] / "report")
     plain = {"report": str(written), "tables": read_file(Where(written.with_name(DATA)))["tables"]}
     tables = [one.table.to_rich() for one in load_reproductions(folders)]
     screen.show(plain, *tables, f"report in {written}, as a page in {written.with_name(PAGE)}")
 
 
-def write_continual(folders: Sequence[Path], /, *, out: Path | None = None, against: str | None = None) -> None:
-    """Write the report of a continual study, and print its scores.
+def write_continual(paths: Sequence[Path], /, *, out: Path | None = None, against: str | None = None) -> None:
+    """Write the report of a continual study, or of a file of evaluations if `out` is given, and print its scores.
 
     Args:
         against: Continual method that the others are compared with; kept, or else the best, if not given.
     """
     check_extra("report", "train")
-    from soulsgraph.continual.files import EVALUATIONS, read_folder
-    from soulsgraph.continual.report import write_continual_report
-    from soulsgraph.continual.scoring import score
+    from soulsgraph.continual.report import RunTables
     from soulsgraph.pages.report import PAGE
 
-    (folder,) = folders
-    written = write_continual_report(folder, out, against)
-    scores, page = score(read_folder(folder)[EVALUATIONS], against), written.with_name(PAGE)
-    plain = {"folder": str(folder), "report": str(written), "page": str(page), "scores": scores.to_dict()}
-    screen.show(plain, *scores.to_rich(), f"report in {written}, as a page in {page}")
-
-
-def _scores(files: Sequence[Path], /, *, out: Path | None = None, against: str | None = None) -> None:
-    check_extra("report", "train")
-    from soulsgraph.continual.scoring import score_file
-
+    (path,) = paths
+    tables = RunTables.read(path, against)
+    out = path / "report" if out is None and path.is_dir() else out
+    plain, lines = {"path": str(path), "scores": tables.scores.to_dict()}, list[str]()
     if out is not None:
-        check_writable(out)
-    scores = score_file(files[0], against)
-    screen.show(scores.to_dict(), *scores.to_rich())
-    if out is not None:
-        scores.save(out)
-        screen.console.print(f"results in {out}")
+        written = tables.write(out)
+        page = written.with_name(PAGE)
+        plain |= {"report": str(written), "page": str(page)}
+        lines = [f"report in {written}, as a page in {page}"]
+    screen.show(plain, *tables.scores.to_rich(), *lines)
 
 
 def _summary(folders: Sequence[Path], /, *, every: bool = False) -> None:
@@ -187,7 +165,7 @@ def _has_evaluations(file: Path) -> bool:
         return False
 
 
-_REPORTS: tuple[Any, ...] = (_run_page, write_reproductions, write_continual, _scores, _summary, _fidelity)
+_REPORTS: tuple[Any, ...] = (_run_page, write_reproductions, write_continual, _summary, _fidelity)
 
 
 def report(
@@ -220,7 +198,7 @@ def report(
         "run": ((first / RunFolder.plan_file).is_file() or is_agent(first), _run_page),
         "reproduction": ((first / _REPRODUCTION).is_file(), write_reproductions),
         "continual study": ((first / _CONTINUAL).is_file(), write_continual),
-        "file of evaluations": (first.is_file() and _has_evaluations(first), _scores),
+        "file of evaluations": (first.is_file() and _has_evaluations(first), write_continual),
         "folder of fights": (
             first.suffix == ".parquet" or (first.is_dir() and any(first.rglob("*.parquet"))),
             _fidelity if given.get("scenario") else _summary,

@@ -335,21 +335,11 @@ def episode_rows(
 
 
 class GrowingTable:
-    """Rows kept beside a stage and written whole at each checkpoint, so that a resumed stage goes on.
-
-    Raises:
-        SoulsGraphError: if the file holds anything else.
-    """
+    """Rows kept beside a stage and written whole at each checkpoint, so that a resumed stage goes on."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.rows: list[Row] = [*read_rows(path)] if path.exists() else []
-        for name in ("stage", "step"):
-            if self.rows and name not in self.rows[0]:
-                raise SoulsGraphError(
-                    f"{path}: expected rows that a stage wrote, found no column {name!r}; remove it: "
-                    "what was recorded before is missing then."
-                )
 
     def add(self, row: Row) -> None:
         """Add one row; it is on disk after the next `flush`."""

@@ -7,7 +7,7 @@ height, from which learning can go on. Alone, the first leaves values of any hei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch.nn.functional as functional
 from torch import Tensor, nn
 
 from soulsgraph.continual.methods.importance import layer_outputs
+from soulsgraph.continual.methods.learning import SkillVersion
 from soulsgraph_envs.combat.rollout import Doubles, Floats
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.skills import Skill
@@ -35,18 +36,6 @@ Lesson = tuple[Weights, Floats]
 
 
 @dataclass(frozen=True)
-class Student:
-    """A network that chooses as its teachers did: its weights and its normaliser.
-
-    `same` is the share of each teacher's observations in which it chooses the same action, in the teachers' order.
-    """
-
-    weights: Weights
-    normalizer: RunningNormalizer
-    same: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class _Targets:
     """The teachers' Q-values (n, actions), and by row (n, 1) the temperature and the deviation of all values."""
 
@@ -63,14 +52,9 @@ class _Targets:
 
 
 def distil(
-    skill: Skill,
-    teachers: Sequence[Lesson],
-    hyperparameters: DQNHyperparameters,
-    seed: int,
-    updates: int = UPDATES,
-    on_update: Callable[[], None] | None = None,
-) -> Student:
-    """Fit a fresh network to teachers' Q-values in a number of updates, each reported by `on_update`.
+    skill: Skill, teachers: Sequence[Lesson], hyperparameters: DQNHyperparameters, seed: int, updates: int = UPDATES
+) -> SkillVersion:
+    """Fit a fresh network to teachers' Q-values in a number of updates.
 
     Every batch has as many observations of each teacher, however many it brings. Weights of a teacher are clipped as
     the hyperparameters say, which also have the student's layers. The student's statistics are those of all
@@ -97,13 +81,7 @@ def distil(
         targets.loss(module.q_network(inputs[rows]), rows).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(module.q_network.parameters(), hyperparameters.grad_clip)
         optimizer.step()
-        if on_update is not None:
-            on_update()
-    with torch.no_grad():
-        alike = module.q_network(inputs).argmax(dim=1) == targets.values.argmax(dim=1)
-    same = tuple(float(part.mean()) for part in np.split(alike.numpy(), ends[:-1]))
-    weights = {name: values.copy() for name, values in module.weights().items()}
-    return Student(weights, normalizer, same)
+    return SkillVersion({name: values.copy() for name, values in module.weights().items()}, normalizer.get_state())
 
 
 def _join(taught: Sequence[Doubles]) -> _Targets:
