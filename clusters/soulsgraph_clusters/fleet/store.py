@@ -25,8 +25,8 @@ from soulsgraph_envs.core.machine import is_remote
 
 #: The file of a store in its folder.
 FILE = "chunks.sqlite"
-#: A journal is not written while it would be larger; a spool drops its oldest chunks instead.
-MOST_JOURNAL_BYTES, MOST_SPOOL_BYTES = 10**9, 256 * 2**20
+#: A spool that is larger drops its oldest chunks.
+MOST_SPOOL_BYTES = 256 * 2**20
 #: The verdict of chunks that are learned from; those refused have the reason in its place.
 JOURNALED = "journaled"
 #: Why a chunk was dropped.
@@ -218,7 +218,8 @@ class Store:
 class Journal(Store):
     """The chunks of a stage, each with its verdict, in order: counted from 0 by their positions.
 
-    `append` and `first_lane` are called within a `transaction`.
+    It is not written while it would be larger than `most_bytes`, if that is not 0. `append` and `first_lane` are called
+    within a `transaction`.
 
     Raises:
         FleetError: as `Store`, or if it is of another stage.
@@ -227,14 +228,13 @@ class Journal(Store):
 
     _tables, _wal_pages = (*_CHUNKS, *_STAGE), 1000
 
-    def __init__(
-        self, folder: Path, stage: str, most_bytes: int = MOST_JOURNAL_BYTES, *, reading: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, stage: str, most_bytes: int = 0, *, reading: bool = False) -> None:
         super().__init__(folder, reading=reading)
         self.stage = stage
         try:
             if not reading:
-                self._run(f"PRAGMA max_page_count = {most_bytes // self._one('PRAGMA page_size')}")
+                if most_bytes:
+                    self._run(f"PRAGMA max_page_count = {most_bytes // self._one('PRAGMA page_size')}")
                 with self.transaction():
                     row = stage, secrets.token_hex(8)
                     self._run("INSERT INTO stage SELECT ?, ?, 0 WHERE NOT EXISTS (SELECT * FROM stage)", *row)

@@ -136,7 +136,7 @@ class Rates:
         said = self._said
         if said_s > (said[-1][0] if said else 0.0):
             said.append((said_s, counts))
-        while len(said) > 2 and said[1][0] < said[-1][0] - WINDOW_S:
+        while said and said[0][0] < said[-1][0] - WINDOW_S:
             said.popleft()
 
     def __call__(self, name: str) -> float:
