@@ -256,8 +256,8 @@ class JournalSlice:
 
     Bytes travel between processes at a tenth of what their arrays would take.
 
-    `attempt` is the journal's, `decisions` what it holds by `PC/verdict`; `status` describes the games about once a second.
-    `failure` is why nothing more can be fetched.
+    `attempt` is the journal's, `decisions` what it holds by `PC/verdict`; `status` describes the games about once a
+    second. `failure` is why nothing more can be fetched.
     """
 
     attempt: str = ""
