@@ -219,3 +219,10 @@ def test_a_boss_fits_a_scenario_to_a_point_of_hp(more: float, fits: bool) -> Non
     reading = {"boss_name": "c5110", "boss_hp_max": scenario.boss_hp_full + more}
     with nullcontext() if fits else pytest.raises(GameError, match="journey"):
         check_fits(scenario, reading, "c5110")
+
+
+@pytest.mark.parametrize("said", ["3012", "-1", "Attack3012"])
+def test_what_a_recording_says_of_the_bosss_animation_is_a_reading_again(said: str) -> None:
+    reading = readings.reading_of(said)
+    assert [*reading.values()] == [said if said.startswith("A") else int(said)]
+    assert readings.boss_animation_as_read(reading) == (None if said == "-1" else said)
