@@ -51,7 +51,7 @@ def test_every_skill_is_replaced_in_every_way_in_the_same_fights(runs, tmp_path)
     assert wins["heal_attack", "idle"] == 0
     assert wins[NO_SKILL, ""] > 0
     ablations.save(tmp_path)
-    assert json.loads((tmp_path / "ablations.json").read_text())["scripted"] == ablations.scripted
+    assert json.loads((tmp_path / "report.json").read_text())["scripted"] == ablations.scripted
 
 
 def test_points_are_paired_by_seed():
