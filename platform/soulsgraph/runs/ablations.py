@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from rich.console import RenderableType
 
-from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import Rows, by_seed_frame, records, seed_tables, summary
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import Table
@@ -124,14 +122,6 @@ class Ablations:
     def to_rich(self) -> list[RenderableType]:
         """Return it for the terminal."""
         return [table.to_rich() for table in self.tables]
-
-    def save(self, folder: Path) -> None:
-        """Write the report into a folder; raises WriteError."""
-        # Imported here: it takes a moment, and most measurements are only shown.
-        from soulsgraph.pages.report import Report, Section
-
-        report = Report("Which skills a fight needs", [Section("", tables=self.tables)])
-        report.write(folder, describe_origin() | self.to_dict(), {"seeds": records(self.frame)})
 
 
 def _table(title: str, rows: Rows) -> Table:
