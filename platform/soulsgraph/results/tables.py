@@ -24,7 +24,7 @@ from rich.text import Text
 from soulsgraph.results.statistics import Interval, WinRate
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.extras import check_extra
-from soulsgraph_envs.core.files import whole_file, write_json, write_text
+from soulsgraph_envs.core.files import whole_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -228,18 +228,6 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
     # A file that is open: of a path Arrow takes text alone.
     with whole_file(path) as temporary, temporary.open("wb") as file:
         pq.write_table(table, file)
-
-
-def write_results(folder: Path, name: str, rows: Sequence[Row], values: Any, markdown: str = "") -> None:
-    """Write `<name>.parquet` (rows), `<name>.md` where there is a text, and last `<name>.json` (plain values).
-
-    Raises:
-        WriteError: if the place cannot be written.
-    """
-    write_rows(folder / f"{name}.parquet", rows)
-    if markdown:
-        write_text(folder / f"{name}.md", f"{markdown}\n")
-    write_json(folder / f"{name}.json", values)
 
 
 def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:
