@@ -50,26 +50,14 @@ def _run_page(agents: Sequence[Path], /, *, out: Path | None = None, beside: Pat
     screen.show(plain, f"written: {path}, {path.stat().st_size / 1e6:.1f} MB")
 
 
-def write_reproductions(
-    folders: Sequence[Path],
-    /,
-    *,
-    out: Path | None = None,
-    variants: tuple[Path, ...] = (),
-    earlier: tuple[Path, ...] = (),
-) -> None:
-    """Write the report of reproductions, and print their tables.
-
-    Args:
-        variants: Folders of an ablation of reproductions, the reference first.
-        earlier: Folders of reports on other seeds; every row is compared with its row there, their seeds pooled.
-    """
+def write_reproductions(folders: Sequence[Path], /, *, out: Path | None = None) -> None:
+    """Write the report of reproductions, and print their tables."""
     check_extra("report", "train")
     from soulsgraph.pages.report import DATA, PAGE
     from soulsgraph.paper.records import load_reproductions
     from soulsgraph.paper.report import write_report
 
-    written = write_report(folders, out or folders[0] / "report", variants, earlier)
+    written = write_report(folders, out or folders[0] / "report")
     plain = {"report": str(written), "tables": read_file(Where(written.with_name(DATA)))["tables"]}
     tables = [one.table.to_rich() for one in load_reproductions(folders)]
     screen.show(plain, *tables, f"report in {written}, as a page in {written.with_name(PAGE)}")
