@@ -21,8 +21,9 @@ CLIENTS = """
 import asyncio, sys, time
 import grpc
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.protocol.messages import CODE
 from soulsgraph_clusters.fleet.protocol.security import token_metadata
-from soulsgraph_clusters.fleet.protocol.settings import METHOD, PROTOCOL, SERVICE, digests
+from soulsgraph_clusters.fleet.protocol.settings import METHOD, PROTOCOL, SERVICE, code_digest
 from soulsgraph_envs.core.machine import raise_open_files
 
 address, games, *tokens = sys.argv[1:]
@@ -32,7 +33,7 @@ async def dial(number):
     metadata = token_metadata(tokens[number % len(tokens)])
     call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(metadata=metadata)
     game, boot = f"{number:04d}", f"{number:016x}"
-    hello = wire.Hello(protocol=PROTOCOL, game=game, boot=boot, driver="test", lanes=1, digests=digests())
+    hello = wire.Hello(protocol=PROTOCOL, game=game, boot=boot, driver="test", lanes=1, digests={CODE: code_digest()})
     try:
         await call.write(wire.FromGame(hello=hello).SerializeToString())
         answer = wire.ToGame.FromString(await call.read())
@@ -42,7 +43,7 @@ async def dial(number):
 
 async def main():
     raise_open_files()
-    digests()
+    code_digest()
     began_s = time.monotonic()
     answers = await asyncio.gather(*map(dial, range(int(games))))
     others = [answer for answer, _ in answers if answer]

@@ -46,7 +46,7 @@ def test_a_machine_that_can_simulate_passes_and_one_without_a_game_has_a_remedy_
 ) -> None:
     code, out, _ = doctor()
     assert not code
-    assert "iudex-phase1" in out
+    assert "The simulator" in out
     games = tmp_path / "games.toml"
     games.write_text('[[games]]\nmap = "dark-souls-3-1.15.2"\n[[games]]\nmap = "stand-in"\n')
     fleet = tmp_path / "fleet.toml"

@@ -350,7 +350,7 @@ class Gateway:
 
     def _send_weights(self, connection: Connection) -> None:
         if self._snapshot is not None and self._plays(connection) and connection.weights_version != self._snapshot[0]:
-            connection.weights = self._admission.weights_message(self._snapshot, first=connection.weights_version < 0)
+            connection.weights = self._admission.weights_message(self._snapshot, first=connection.weights_version == -1)
             connection.weights_version = self._snapshot[0]
             connection.wake()
 
