@@ -16,9 +16,9 @@ from typing import Any
 
 import common
 from soulsgraph.continual.methods.learning import SkillTrainer, TaskWorld, Versions
-from soulsgraph.continual.methods.method import versions_from
+from soulsgraph.continual.methods.method import whole
 from soulsgraph.continual.selecting import Home, select
-from soulsgraph.continual.study import FIRST, ContinualFolder, ContinualUnit
+from soulsgraph.continual.study import ContinualFolder
 from soulsgraph.continual.unit import stage_seed
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play
 from soulsgraph_envs.continual.families import load_family
@@ -33,8 +33,7 @@ def bench_selection(folder: ContinualFolder, asked: Namespace) -> Iterator[dict[
     for kind in load_family(FAMILY).kinds:
         for agent, seed in enumerate(folder.plan.seeds[: asked.agents]):
             home = folder.plan.worlds(seed)[0]
-            (file,) = folder.results(ContinualUnit(FIRST, seed))
-            versions = versions_from(read_training_state(file.parent)["versions"])
+            versions = whole(read_training_state(folder.first(seed)))["versions"]
             for shift in range(asked.shifts):
                 drawn = asked.first_shift + agent * asked.shifts + shift
                 world = replace(home, position=1, name=f"generated/{FAMILY}-{kind}/{drawn}")

@@ -57,6 +57,7 @@ def write_synthetic_records(
         write_rows(folder / "records" / f"{name}.parquet", kept)
     plan = {"preset": preset, "seeds": list(seeds), "episodes": episodes, **planned}
     write_json(folder / DESCRIPTION, {**_MADE_UP["description"], "plan": plan})
+    write_json(folder / "sessions.json", _MADE_UP["sessions"])
     return folder
 
 

@@ -1,7 +1,5 @@
 """What is found again is found by all that determines it: each case here once answered by something else."""
 
-import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from soulsgraph.runs.evaluate import Setting, allowed_rows, evaluation_seeds
 from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
-from soulsgraph.tune.folder import Sweep, SweepFolder, SweptAdaptation
+from soulsgraph.tune.folder import Sweep, SweepFolder, SweptRun
 from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.sweep import adapted_plan, opened_sweep
 from soulsgraph_envs.core.config import find
@@ -32,8 +30,8 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def _swept(run: RunFolder, scenario: str) -> Sweep:
-    adapted = SweptAdaptation(str(run.path), scenario, ("dodge",), 1_600)
-    return Sweep(adapted_plan(adapted, {}), SearchSpace({"dodge.gamma": (0.9,)}), (200,), adaptation=adapted)
+    adapted = SweptRun(str(run.path), scenario, ("dodge",), 1_600)
+    return Sweep(adapted_plan(adapted, {}), SearchSpace({"dodge.gamma": (0.9,)}), (200,), source=adapted)
 
 
 def test_an_adapting_sweep_is_of_its_targets_fight(run, tmp_path):
@@ -46,19 +44,16 @@ def test_an_adapting_sweep_is_of_its_targets_fight(run, tmp_path):
         SweepFolder.open(tmp_path / "sweep")
 
 
-def test_an_adapting_sweep_goes_on_by_its_copy_where_its_source_moved_and_not_for_another_run(run, tmp_path):
+def test_an_adapting_sweep_goes_on_by_its_copy_where_its_source_moved(run, tmp_path):
     asked = _swept(run, "vordt")
     folder = SweepFolder.create(tmp_path / "sweep", asked)
-    folder.copy_source()
+    folder.prepare()
     run.path.rename(tmp_path / "moved")
     again: tuple[Any, ...] = (folder.path, None, {}, {}, {"run": str(run.path)})
     assert opened_sweep(*again).plan == folder.plan
-    pretend_run(run.path, replace(run.plan, seed=77))
-    with pytest.raises(RunFolderError):
-        opened_sweep(*again)
-    shutil.rmtree(folder.source)
-    with pytest.raises(RunFolderError):
-        SweepFolder.open(folder.path).copy_source()
+    folder.prepare()
+    setting = {"dodge.gamma": 0.9}
+    assert folder.run(folder.run_path(setting, 200, ""), setting, 200).library.versions("dodge") == [1]
 
 
 def test_a_table_is_of_its_seed_and_episodes(run):

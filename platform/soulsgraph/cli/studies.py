@@ -15,11 +15,9 @@ from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.study import ContinualFolder, ContinualStudy
 from soulsgraph.paper.study import ReproductionFolder, Study
 from soulsgraph.results.tables import text_table
-from soulsgraph.runs.places import Place
 from soulsgraph.runs.plan import Plan, check_range, lasting_name
-from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import check_given
-from soulsgraph.runs.workers import WorkerProcess
+from soulsgraph.runs.study_folder import StudyFolder
 from soulsgraph_envs.continual.sequences import checked_tasks, held_out
 from soulsgraph_envs.core.config import Keywords, listed, with_options
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -61,8 +59,7 @@ def reproduce(
     """Run the paper's whole protocol over several seeds in parallel, and write the report.
 
     Args:
-        run: Folder of the study, begun if it does not exist; on a cluster it is on the head, and other nodes need not
-            see it.
+        run: Folder of the study, begun if it does not exist; on a cluster every node sees it under the same path.
         address: Ray cluster to join, as HOST:PORT or auto; if not given, a local Ray is started.
     """
     check_extra("study reproduce", "train")
@@ -72,21 +69,16 @@ def reproduce(
     else:
         folder = ReproductionFolder.planned(run, Study(**study_values(Study, study, Study.seeds)))
         folder.plan.check_learns()
-    # Imported when the options are known to hold: it takes seconds.
-    from soulsgraph.paper.seed_job import do_units
-
-    _do(folder, address, do_units)
+    _do(folder, address)
     write_reproductions((folder.path,), out=folder.path / "report")
 
 
-def _do(folder: Any, address: str | None, do: Any) -> None:
+def _do(folder: StudyFolder[Any], address: str | None) -> None:
     """Do what is left of a study in its folder, on a cluster or this machine."""
     # Imported when the options are known to hold: it takes seconds.
-    from soulsgraph.runs.workplace import joined_session
+    from soulsgraph.runs.studies import run_study
 
-    with joined_session(folder, screen.console, Place(address), needed=bool(folder.left)):
-        screen.console.print(f"folder {folder.path}")
-        do(folder, screen.console)
+    run_study(folder, screen.console, address)
 
 
 def _continual_values(
@@ -145,17 +137,13 @@ def continual(
 
     Args:
         sequence: Sequence of tasks, as S8, S20 or C20, or a TOML file; S8 if not given.
-        run: Folder of the study, begun if it does not exist; on a cluster it is on the head, and other nodes need not
-            see it.
+        run: Folder of the study, begun if it does not exist; on a cluster every node sees it under the same path.
         address: Ray cluster to join, as HOST:PORT or auto; if not given, a local Ray is started.
     """
     check_extra("study continual", "train")
     begun = (run / ContinualFolder.plan_file).exists()
     folder = (_opened_study if begun else _planned_study)(run, sequence, study)
-    # Imported when the options are known to hold: it takes seconds.
-    from soulsgraph.continual.unit import run_units
-
-    _do(folder, address, run_units)
+    _do(folder, address)
     write_continual((folder.path,))
 
 
@@ -163,31 +151,35 @@ def compare(
     graphs: tuple[str, ...],
     /,
     *,
-    seeds: int = 5,
+    seeds: int | None = None,
     run: Path = Path("runs/compare"),
+    address: str | None = None,
     **plan: Annotated[Any, Keywords((Plan,), _OWN)],
 ) -> None:
-    """Train agents of several skill graphs on the same seeds, and evaluate them in the same fights.
+    """Train agents of several skill graphs on the same seeds, in parallel, and evaluate them in the same fights.
 
     The same command resumes an interrupted comparison. The first graph is what the others are compared with.
 
     Args:
         graphs: Skill graphs, as paper and PROJECT/GRAPH.
-        seeds: Training seeds of each graph, counted from 0.
-        run: Folder of the runs and the comparison.
+        seeds: Training seeds of each graph, counted from 0; 5 if not given.
+        run: Folder of the runs and the comparison; on a cluster every node sees it under the same path.
+        address: Ray cluster to join, as HOST:PORT or auto; if not given, a local Ray is started.
     """
     check_extra("study compare", "train")
-    check_range("seeds", seeds, 1, 1000)
-    if len(set(graphs)) < 2 or len(set(graphs)) < len(graphs):
-        raise SoulsGraphError(f"compare: expected two graphs or more, each once, found {', '.join(graphs) or 'none'}.")
-    from soulsgraph.project.comparing import HEADINGS, Comparison
-    from soulsgraph_clusters.sessions.session import connect
+    if seeds is not None:
+        check_range("seeds", seeds, 1, 1000)
+    # Imported here: it takes seconds.
+    from soulsgraph.project.comparing import HEADINGS, GraphFolder, GraphStudy
 
-    silence_advice()
-    comparison = Comparison(Plan(**plan_values(plan)), graphs, range(seeds), run)
-    for _ in comparison.runs():
-        pass  # What cannot be trained is refused before anything is.
-    with connect("local", needed=False) as session, WorkerProcess() as worker:
-        screen.precompile(training=True)
-        compared = comparison.train(session, worker, screen.console, screen.display)
-    screen.show(compared.to_dict(), text_table("", HEADINGS, compared.rows), f"comparison in {run}")
+    if (run / GraphFolder.plan_file).exists():
+        folder = GraphFolder.open(run)
+        check_given(run, folder.plan.plan, plan_values(plan))
+        given = {} if seeds is None else {"seeds": tuple(range(seeds))}
+        check_given(run, folder.plan, {"graphs": graphs, **given})
+    else:
+        folder = GraphFolder.planned(run, GraphStudy(Plan(**plan_values(plan)), graphs, tuple(range(seeds or 5))))
+        folder.plan.check_learns()
+    _do(folder, address)
+    values, rows = folder.compared()
+    screen.show(values, text_table("", HEADINGS, rows), f"comparison in {run}")

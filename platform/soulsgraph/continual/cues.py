@@ -21,63 +21,51 @@ _LEAST_SEEN = 10
 
 @dataclass(frozen=True)
 class Cue:
-    """One animation that a skill observes, and its share of the decisions in the shifted domain.
-
-    Tempo and cost are the shifted mean as a share of the home mean, 1 without enough to compare, with the
-    change in standard errors. `home_share` is its share of the home decisions.
-    """
+    """One animation that a skill observes, its share of decisions in the shifted domain, and what changed of it."""
 
     column: Column
     number: int
-    home_share: float
     share: float
-    tempo: float = 1.0
-    tempo_errors: float = 0.0
-    cost: float = 1.0
-    cost_errors: float = 0.0
+    change: str = ""
+    """As "new", or "tempo x1.20"; empty where nothing changed."""
 
     @property
     def name(self) -> str:
         """Name the column and the animation's number."""
         return f"{self.column.name.lower()} {self.number}"
 
-    @property
-    def change(self) -> str:
-        """What changed; empty where nothing did."""
-        if self.home_share < KNOWN_SHARE:
-            return "new"
-        for word, ratio, errors in (("tempo", self.tempo, self.tempo_errors), ("cost", self.cost, self.cost_errors)):
-            if abs(ratio - 1.0) >= MATERIAL_CHANGE and abs(errors) >= CERTAIN_ERRORS:
-                return f"{word} x{ratio:.2f}"
-        return ""
-
 
 def compare_cues(skill: Skill, home: DecisionColumns, shifted: DecisionColumns) -> tuple[Cue, ...]:
     """Compare every cue of the shifted domain with the same one at home; empty for a skill that observes none."""
     return tuple(
-        _cue(column, number, home, shifted)
+        Cue(
+            column,
+            int(number),
+            float((shifted.rows[:, column] == number).mean()),
+            _change(column, number, home, shifted),
+        )
         for column in _PROGRESS
         if column in skill.observation.columns
         for number in np.unique(shifted.rows[:, column])
     )
 
 
-def _cue(column: Column, number: float, home: DecisionColumns, shifted: DecisionColumns) -> Cue:
-    masks = [played.rows[:, column] == number for played in (home, shifted)]
-    home_share, share = (float(seen.mean()) for seen in masks)
+def _change(column: Column, number: float, home: DecisionColumns, shifted: DecisionColumns) -> str:
     tempos, costs = [], []
-    for played, seen in zip((home, shifted), masks, strict=True):
+    for played in (home, shifted):
+        seen = played.rows[:, column] == number
+        if played is home and seen.mean() < KNOWN_SHARE:
+            return "new"
         # Only what another decision of the same episode follows shows how it went on.
         at = np.flatnonzero(seen[:-1] & (played.episodes[:-1] == played.episodes[1:]))
         before, after = played.rows[at], played.rows[at + 1]
         tempos.append(tempo(column, before, after, played.ticks[at]))
         lost = (before[:, Column.PLAYER_HP] - after[:, Column.PLAYER_HP]).astype(np.float64)
         costs.append(lost[lost > _BLOW])
-    cost = _change(*costs) if column == Column.BOSS_ANIMATION else (1.0, 0.0)
-    pace = _change(*tempos)
-    if pace[1] and abs(float(np.median(tempos[1]) / np.median(tempos[0])) - 1.0) < TYPICAL_CHANGE:
-        pace = 1.0, 0.0
-    return Cue(column, int(number), home_share, share, *pace, *cost)
+    pace = _material("tempo", *tempos)
+    if pace and abs(float(np.median(tempos[1]) / np.median(tempos[0])) - 1.0) < TYPICAL_CHANGE:
+        pace = ""
+    return pace or (_material("cost", *costs) if column == Column.BOSS_ANIMATION else "")
 
 
 def tempo(column: Column, before: StateRows, after: StateRows, ticks: Integers) -> Doubles:
@@ -88,13 +76,14 @@ def tempo(column: Column, before: StateRows, after: StateRows, ticks: Integers) 
     return np.asarray(gained[went_on] / ticks[went_on].astype(np.float64))
 
 
-def _change(home: Doubles, shifted: Doubles) -> tuple[float, float]:
-    """Return the ratio of the means, and their difference in Welch's standard errors."""
+def _material(what: str, home: Doubles, shifted: Doubles) -> str:
+    """Return by which factor a mean changed; empty where that is little, or within Welch's standard errors."""
     if min(len(home), len(shifted)) < _LEAST_SEEN:
-        return 1.0, 0.0
-    difference = float(shifted.mean() - home.mean())
+        return ""
+    ratio, difference = float(shifted.mean() / home.mean()), float(shifted.mean() - home.mean())
     error = float(np.sqrt(home.var(ddof=1) / len(home) + shifted.var(ddof=1) / len(shifted)))
-    return float(shifted.mean() / home.mean()), difference / max(error, 1e-12)
+    material = abs(ratio - 1.0) >= MATERIAL_CHANGE and abs(difference / max(error, 1e-12)) >= CERTAIN_ERRORS
+    return f"{what} x{ratio:.2f}" if material else ""
 
 
 #: Least change of a tempo or a cost: a move of two seconds that passes 5 % faster ends one

@@ -31,51 +31,32 @@ REMEDY = "correct the file and try again"
 _MOST = 2**53
 
 
-@dataclass(frozen=True)
-class TableColumn:
-    """A column: text, whole numbers or numbers of any kind, from `least` on; one that is optional may be absent."""
-
-    name: str
-    kind: Literal["text", "whole", "number"]
-    least: int = 0
-    optional: bool = False
-
-    @property
-    def expectation(self) -> str:
-        """What its values are, for a message."""
-        if self.kind == "text":
-            return "text"
-        numbers = "whole numbers" if self.kind == "whole" else "numbers"
-        return numbers if self.least == -_MOST else f"{numbers} from {self.least} on"
-
-
-_METHOD, _SEED = TableColumn("method", "text"), TableColumn("seed", "whole", -_MOST)
-_AFTER, _TASK = TableColumn("after", "whole"), TableColumn("task", "whole", 1)
-_RATE = (TableColumn("wins", "whole"), TableColumn("episodes", "whole", 1))
-_SKILL = TableColumn("skill", "text")
+#: What a column holds: text, whole numbers or any numbers, from the least one on.
+TableColumn = tuple[Literal["text", "whole numbers", "numbers"], int]
+_TEXT: TableColumn = ("text", 0)
+_WHOLE: TableColumn = ("whole numbers", 0)
+_FROM_1: TableColumn = ("whole numbers", 1)
+_ANY: TableColumn = ("whole numbers", -_MOST)
+_NUMBER: TableColumn = ("numbers", 0)
+_RUN, _RATE = {"method": _TEXT, "seed": _ANY}, {"wins": _WHOLE, "episodes": _FROM_1}
 EVALUATIONS, COSTS, SKILLS, PLASTICITY, DORMANT = "evaluations", "costs", "skills", "plasticity", "dormant"
 #: Decisions that were played to choose by which versions a task is played.
 CHOOSING = "choosing_decisions"
-#: The tables by name: the columns that identify a row, which no two rows share, and the others.
-TABLES: Mapping[str, tuple[tuple[TableColumn, ...], tuple[TableColumn, ...]]] = {
+#: The tables by name: columns that identify a row, which no two rows share, the others, and those that may be absent.
+TABLES: Mapping[str, tuple[dict[str, TableColumn], dict[str, TableColumn], dict[str, TableColumn]]] = {
     EVALUATIONS: (
-        (_METHOD, _SEED, _AFTER, TableColumn("decisions", "whole"), _TASK),
-        (
-            *_RATE,
-            *(TableColumn(name, "whole", optional=True) for name in ("ticks", CHOOSING)),
-            TableColumn("task_name", "text", optional=True),
-        ),
+        {**_RUN, "after": _WHOLE, "decisions": _WHOLE, "task": _FROM_1},
+        _RATE,
+        {"ticks": _WHOLE, CHOOSING: _WHOLE, "task_name": _TEXT},
     ),
     COSTS: (
-        (_METHOD, _SEED, _TASK),
-        (
-            *(TableColumn(name, "whole") for name in ("decisions", "selection_decisions", "ticks", "bytes")),
-            TableColumn("cpu_s", "number"),
-        ),
+        {**_RUN, "task": _FROM_1},
+        {**dict.fromkeys(("decisions", "selection_decisions", "ticks", "bytes"), _WHOLE), "cpu_s": _NUMBER},
+        {},
     ),
-    SKILLS: ((_METHOD, _SEED, _TASK, _SKILL), _RATE),
-    PLASTICITY: ((_METHOD, _SEED, _AFTER, TableColumn("boss", "text")), _RATE),
-    DORMANT: ((_METHOD, _SEED, _AFTER, _SKILL), (TableColumn("share", "number"),)),
+    SKILLS: ({**_RUN, "task": _FROM_1, "skill": _TEXT}, _RATE, {}),
+    PLASTICITY: ({**_RUN, "after": _WHOLE, "boss": _TEXT}, _RATE, {}),
+    DORMANT: ({**_RUN, "after": _WHOLE, "skill": _TEXT}, {"share": _NUMBER}, {}),
 }
 
 
@@ -121,69 +102,56 @@ def check_frame(frame: pd.DataFrame, name: str = EVALUATIONS) -> pd.DataFrame:
 
 
 def _checked(table: pa.Table, name: str, source: str) -> pd.DataFrame:
-    keys, others = TABLES[name]
+    keys, others, optional = TABLES[name]
     if not table.num_rows:
         raise Where(source, remedy=REMEDY).error(f"rows of {name}", "none")
     columns: dict[str, Any] = {}
-    for column in (*keys, *others):
-        if column.name in table.column_names:
-            columns[column.name] = _values(table.column(column.name), column, source)
-        elif not column.optional:
+    for column, kind in {**keys, **others, **optional}.items():
+        if column in table.column_names:
+            at = Where(source, f"column {column}", REMEDY)
+            columns[column] = _values(table.column(column), kind, column in optional, at)
+        elif column not in optional:
             there = ", ".join(map(shown, table.column_names)) or "none"
-            raise Where(source, remedy=REMEDY).error(
-                f"a column {column.name} of {column.expectation}", f"the columns {there}"
-            )
+            raise Where(source, remedy=REMEDY).error(f"a column {column} of {kind[0]}", f"the columns {there}")
     # Imported here, as pyarrow: a study is planned, and its help printed, without either.
     import pandas as pd
 
     frame = pd.DataFrame(columns)
     _check_counts(frame, source)
-    _check_unique(frame, [column.name for column in keys], source)
+    again = np.flatnonzero(frame.duplicated([*keys]))
+    if again.size:
+        found = ", ".join(f"{key} {frame[key][again[0]]}" for key in keys)
+        raise Where(source, remedy=REMEDY).error(f"one row for each {', '.join(keys)}", f"a second one of {found}")
     return frame
 
 
-def _values(array: pa.ChunkedArray, column: TableColumn, source: str) -> npt.NDArray[Any]:
+def _values(array: pa.ChunkedArray, kind: TableColumn, optional: bool, at: Where) -> npt.NDArray[Any]:
     """Return a column's values in range; what is missing of an optional one is nan, or an empty text."""
-    array = _typed(array, column, source)
-    missing = np.array(array.is_null().to_numpy())
-    values: npt.NDArray[Any] = (array.fill_null("") if column.kind == "text" else array).to_numpy()
-    wrong = np.zeros(len(values), bool)
-    if column.kind == "text":
-        missing |= np.array([not text.strip() for text in values])
-    else:
-        missing |= np.isnan(values)
-        wrong = ~missing & ~((values >= column.least) & (values <= _MOST))
-        if column.kind == "whole":
-            wrong |= ~missing & (values != np.floor(values))
-    refused = wrong if column.optional else wrong | missing
-    if refused.any():
-        row = int(np.flatnonzero(refused)[0])
-        value = values[[row]].tolist()[0]
-        found = "none" if missing[row] else shown(value)
-        expected = column.expectation
-        if column.kind != "text" and not missing[row] and abs(value) > _MOST:
-            expected = f"{expected}, at most {_MOST} above or below 0"
-        raise Where(source, f"column {column.name}", REMEDY).error(expected, f"{found} in row {row}")
-    if column.kind == "text":
-        return values
-    return values.astype(np.int64 if column.kind == "whole" and not column.optional else np.float64)
-
-
-def _typed(array: pa.ChunkedArray, column: TableColumn, source: str) -> pa.ChunkedArray:
-    """Return a column that holds what its kind is; a dictionary becomes its values."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
-    if pa.types.is_null(array.type):
-        # Without a value its type is not known.
-        return array.cast(pa.string() if column.kind == "text" else pa.float64())
-    text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
-    number = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
-    if not (text if column.kind == "text" else number):
-        found = f"values of type {array.type}"
-        raise Where(source, f"column {column.name}", REMEDY).error(column.expectation, found)
-    return array
+    (name, least), types, known = kind, pa.types, array.type
+    text = types.is_string(known) or types.is_large_string(known)
+    number = types.is_integer(known) or types.is_floating(known)
+    # Without a value a column's type is not known.
+    if not (types.is_null(known) or (text if name == "text" else number)):
+        raise at.error(name, f"values of type {known}")
+    if name == "text":
+        values = np.array([value or "" for value in array.to_pylist()], object)
+        missing = wrong = np.array([not value.strip() for value in values])
+    else:
+        values = array.cast(pa.float64(), safe=False).to_numpy()
+        missing = np.isnan(values)
+        inside = (values >= least) & (values <= _MOST) & ((name == "numbers") | (values == np.floor(values)))
+        wrong = ~inside & ~missing
+    refused = (wrong & ~missing) if optional else wrong | missing
+    if refused.any():
+        row = int(np.flatnonzero(refused)[0])
+        found = "none" if missing[row] else shown(values[[row]].tolist()[0])
+        expected = name if name == "text" or least == -_MOST else f"{name} from {least} on"
+        raise at.error(f"{expected}{'' if name == 'text' else f', at most {_MOST}'}", f"{found} in row {row}")
+    return values.astype(np.int64) if name == "whole numbers" and not optional else values
 
 
 def _check_counts(frame: pd.DataFrame, source: str) -> None:
@@ -196,13 +164,6 @@ def _check_counts(frame: pd.DataFrame, source: str) -> None:
     if "share" in frame and (above := np.flatnonzero(frame["share"] > 1.0)).size:
         found = f"{frame['share'][above[0]]} in row {above[0]}"
         raise Where(source, "column share", REMEDY).error("shares from 0 to 1", found)
-
-
-def _check_unique(frame: pd.DataFrame, keys: list[str], source: str) -> None:
-    again = np.flatnonzero(frame.duplicated(keys))
-    if again.size:
-        named = ", ".join(f"{key} {frame[key][again[0]]}" for key in keys)
-        raise Where(source, remedy=REMEDY).error(f"one row for each {', '.join(keys)}", f"a second one of {named}")
 
 
 @dataclass(frozen=True)

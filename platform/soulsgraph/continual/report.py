@@ -14,12 +14,13 @@ import pandas as pd
 from soulsgraph.continual import figures
 from soulsgraph.continual.files import CHOOSING, COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_folder
 from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, score
-from soulsgraph.continual.study import ContinualUnit, StudySession, planned_units, sessions_of
+from soulsgraph.continual.study import ContinualUnit, planned_units
 from soulsgraph.pages.report import Report, Section
 from soulsgraph.results import metrics
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import interval_cell, records, summary
 from soulsgraph.results.tables import Table, number
+from soulsgraph.runs.study_folder import StudySession, sessions_of
 
 #: Totals of a run by their column, with their unit and the digits that are shown.
 _COSTS: Mapping[str, tuple[str, int]] = {

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from math import ceil
 from pathlib import Path
@@ -16,10 +13,8 @@ from soulsgraph.continual.files import COSTS, DORMANT, EVALUATIONS, PLASTICITY, 
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.learning import TaskWorld
 from soulsgraph.continual.methods.method import MethodOptions
-from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.plan import Plan, check_learns
-from soulsgraph.runs.run_folder import PlannedFolder, RunFolderError
+from soulsgraph.runs.study_folder import StudyFile, StudyFolder, Unit
 from soulsgraph_envs.continual.sequences import ContinualSequence, fight_digest, load_sequence
 from soulsgraph_envs.core.config import (
     EACH_ONCE,
@@ -33,12 +28,8 @@ from soulsgraph_envs.core.config import (
     validate,
 )
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.files import remove_folder, slug, write_json
-from soulsgraph_envs.core.machine import usable_processors
+from soulsgraph_envs.core.files import remove_folder, slug
 from soulsgraph_envs.skills import budget_of, make_skill
-from soulsgraph_policies.learning.checkpoint import FILE_NAME
-from soulsgraph_policies.learning.hyperparameters import check_memory
-from soulsgraph_policies.learning.sampler import Transitions
 
 #: Beside the methods: trains the first task once for all methods that learn it alike.
 FIRST = "first"
@@ -48,6 +39,7 @@ LEFT = (EVALUATIONS, COSTS, SKILLS, PLASTICITY, DORMANT)
 AUTO = "auto"
 #: The states that a unit goes on from, as a pattern below its folder; their names sort by time.
 STATES = "task-*"
+_WORK = "soulsgraph.continual.unit:do_unit"
 Identity = Literal["none", "one-hot"]
 
 
@@ -169,35 +161,6 @@ class ContinualStudy:
             for position, name in enumerate(names)
         ]
 
-    def unit_bytes(self, method: str) -> int:
-        """Return the memory of what a unit keeps over the sequence, where every skill adapts that may, and its replay.
-
-        Each reserve is there once more where a stage learns from it, and once more in its replay. Beside the method's
-        versions there is one of every skill for each task.
-        """
-        first, kept, replays, versions = self.worlds(0)[0], [], [], 0
-        copies = METHODS[method].version_copies(len(self.tasks.tasks)) + len(self.tasks.tasks)
-        for skill in first.skills:
-            size, numbers = skill.observation.size, first.plan.hyperparameters(first.plan.stage(skill.name))
-            capacities = self._capacities(first.plan, skill.name, METHODS[method].selects)
-            rows = METHODS[method].reserve_rows(self.options, capacities)
-            kept.append(rows * Transitions.row_bytes(size))
-            replays.append(replace(numbers, capacity=max(capacities)).replay_bytes(size))
-            versions += copies * numbers.version_bytes(size, len(skill.actions))
-        return sum(kept) + 2 * max(kept) + max(replays) + versions
-
-    def _capacities(self, plan: Plan, skill: str, selects: bool) -> list[int]:
-        """Return the sizes of the replays of a skill's stages; all tasks but the first are alike."""
-        order, sizes = plan.skill_graph.order, list[int]()
-        later = self.named(order) if selects and not self.selects else order
-        for position, learning in enumerate((order, later)):
-            if skill in learning:
-                budget = shares(learning, self.budget(position), not position)[skill]
-                stage = replace(plan.stage(skill, plan.scenario, 1 if position else None), budget=budget)
-                count = len(self.tasks.tasks) - 1 if position else 1
-                sizes += [plan.hyperparameters(stage).capacity] * count
-        return sizes
-
     def units(self) -> tuple[ContinualUnit, ...]:
         """Return the units: the first tasks of the seeds, then the methods, the longest first."""
         first = [ContinualUnit(FIRST, seed) for seed in self.seeds if self.shares_first]
@@ -222,91 +185,35 @@ class ContinualUnit:
         """Identify the unit for readers."""
         return f"{self.method} {self.seed}"
 
-    @property
-    def folder(self) -> str:
-        """Its folder below the study's."""
-        return f"units/{self.method}-{self.seed}"
 
+class ContinualFolder(StudyFolder[ContinualStudy]):
+    """Paths of a continual study: beside a study's, `units/<method>-<seed>/` with what each goes on from."""
 
-_REMEDY = "restore the file from a copy or begin another with `run`"
-_SESSIONS = "sessions.json"
+    kind, plan_file, holds = "continual study", "continual.json", StudyFile[ContinualStudy]
 
-
-@dataclass(frozen=True)
-class _ContinualFile:
-    """What `continual.json` holds; `tasks` is a digest of the sequence, in its order, with budgets and fights."""
-
-    tasks: str
-    plan: ContinualStudy
-
-
-@dataclass(frozen=True)
-class StudySession:
-    """When units of a study were done, from which commit, on what machine, and for how long."""
-
-    started: str = ""
-    commit: str | None = None
-    versions: Mapping[str, str] = field(default_factory=dict)
-    machine: Mapping[str, Any] = field(default_factory=dict)
-    wall_time_s: float = 0.0
-    """0 where it was killed."""
-
-
-class ContinualFolder(PlannedFolder[ContinualStudy]):
-    """Paths of a continual study.
-
-    Layout: `continual.json`, `sessions.json`, `units/<method>-<seed>/` and `results/<table>.parquet`.
-    """
-
-    kind, plan_file, holds = "continual study", "continual.json", _ContinualFile
+    @staticmethod
+    def fights(plan: ContinualStudy) -> dict[str, str]:
+        """Return a digest of the sequence, in its order, with budgets and all that the files of its fights say."""
+        sequence = plan.tasks
+        digest = digest_of([to_table(sequence), [fight_digest(task.scenario) for task in sequence.tasks]])
+        return {f"the sequence {slug(plan.sequence)}": digest}
 
     def check_memory(self) -> None:
-        """Refuse a study whose replays, and what its methods keep, would fill more than half of the memory.
-
-        Counted are the units that run at once on this machine, each of the method that keeps most; raises DataError.
-        """
-        study = self.plan
-        study.plan(0).check_memory()
-        kept = {name: study.unit_bytes(name) for name in study.methods}
-        most = max(kept, key=lambda name: kept[name])
-        at_once = min(usable_processors(), len(study.seeds) * len(study.methods))
-        remedy = "lower the coefficient `reserve` or leave the method out (`methods`)"
-        check_memory({f"{most}, in {at_once} units at once": at_once * kept[most]}, remedy, "transitions and versions")
-
-    def description(self) -> _ContinualFile:
-        """Return what `continual.json` holds when it is begun."""
-        return _ContinualFile(sequence_digest(self.plan.tasks), self.plan)
-
-    @classmethod
-    def open(cls, path: Path) -> ContinualFolder:
-        """Open a study that `create` began.
-
-        Raises:
-            SoulsGraphError: if it is none, its plan does not hold, or a fight changed since it was begun.
-        """
-        file, begun = path / cls.plan_file, cls.read(path)
-        if sequence_digest(begun.plan.tasks) != begun.tasks:
-            expected = f"the sequence {slug(begun.plan.sequence)} and the fights that it was created with"
-            raise RunFolderError(file, expected, "that they changed", "restore them or begin anew")
-        return cls(path, begun.plan)
-
-    def unit_path(self, unit: ContinualUnit) -> Path:
-        """Return the folder of a unit."""
-        return self.path / unit.folder
-
-    def table(self, name: str) -> Path:
-        """Return the file of a table of results."""
-        return self.path / "results" / f"{name}.parquet"
+        """Refuse a study whose replay would fill more than half of the memory; raises DataError."""
+        self.plan.plan(0).check_memory()
 
     @property
-    def left(self) -> list[ContinualUnit]:
-        """The units that are not done."""
-        return [unit for unit in self.plan.units() if not all(file.is_file() for file in self.results(unit))]
+    def units(self) -> tuple[Unit, ...]:
+        """The first tasks of the seeds, then the methods."""
+        return tuple(Unit(unit.name, _WORK, (unit,), first=unit.method == FIRST) for unit in self.plan.units())
 
-    def results(self, unit: ContinualUnit) -> list[Path]:
-        """Return the files that a unit leaves."""
-        names = (f"{FIRST}/{FILE_NAME}",) if unit.method == FIRST else [f"{name}.parquet" for name in LEFT]
-        return [self.unit_path(unit) / name for name in names]
+    def unit_path(self, unit: ContinualUnit) -> Path:
+        """Return the folder of what a unit goes on from."""
+        return self.path / "units" / f"{unit.method}-{unit.seed}"
+
+    def first(self, seed: int) -> Path:
+        """Return the folder of what a seed's first task led to, for all methods that learn it alike."""
+        return self.unit_path(ContinualUnit(FIRST, seed)) / FIRST
 
     def states(self, unit: ContinualUnit) -> list[Path]:
         """Return the states that a unit can go on from, the newest last."""
@@ -314,41 +221,11 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
 
     def assemble(self) -> None:
         """Write the tables of all units that are done, and remove the states of these; raises WriteError."""
-        units = [unit for unit in self.plan.units() if unit.method != FIRST]
-        for name in LEFT:
-            files = [self.unit_path(unit) / f"{name}.parquet" for unit in units]
-            rows = [row for file in files if file.is_file() for row in read_rows(file)]
-            if rows:
-                write_rows(self.table(name), rows)
-        left = self.left
-        for state in (state for unit in units if unit not in left for state in self.states(unit)):
-            remove_folder(state)
-
-    @contextmanager
-    def session(self) -> Iterator[None]:
-        """Record a session: when it began, from which commit and on what machine, and how long it took."""
-        began_s, before = time.monotonic(), [*sessions_of(self.path)]
-        session = StudySession(_now(), **describe_origin())
-
-        def write(took_s: float) -> None:
-            sessions = [*before, replace(session, wall_time_s=round(took_s, 1))]
-            write_json(self.path / _SESSIONS, [to_table(one) for one in sessions])
-
-        # At once: a session that is killed has trained, too.
-        write(0.0)
-        try:
-            yield
-        finally:
-            write(time.monotonic() - began_s)
-
-
-def sessions_of(folder: Path) -> Sequence[StudySession]:
-    """Return the sessions of a folder, in order; none without a study. Raises DataError."""
-    file = folder / _SESSIONS
-    if not file.is_file():
-        return ()
-    where = Where(file, remedy="remove the file: it only says when and where the study was run")
-    return validate(list[StudySession], read_file(where), where)
+        super().assemble()
+        left = [unit.name for unit in self.left]
+        for unit in self.plan.units():
+            for state in self.states(unit) if unit.name not in left else ():
+                remove_folder(state)
 
 
 def planned_units(folder: Path) -> list[ContinualUnit]:
@@ -357,7 +234,7 @@ def planned_units(folder: Path) -> list[ContinualUnit]:
     Raises:
         DataError: if what names them is damaged.
     """
-    where = Where(folder / ContinualFolder.plan_file, remedy=_REMEDY)
+    where = Where(folder / ContinualFolder.plan_file, remedy="restore the file from a copy or begin another with `run`")
     if not (folder / ContinualFolder.plan_file).is_file():
         return []
     values: Any = validate(dict[str, Any], read_file(where), where).get("plan")
@@ -365,12 +242,3 @@ def planned_units(folder: Path) -> list[ContinualUnit]:
     methods = validate(tuple[str, ...], plan.get("methods"), where.at("plan").at("methods"))
     seeds = validate(tuple[int, ...], plan.get("seeds"), where.at("plan").at("seeds"))
     return [ContinualUnit(method, seed) for method in methods for seed in seeds]
-
-
-def sequence_digest(sequence: ContinualSequence) -> str:
-    """Return a digest of a sequence's tasks in their order, with budgets and all that their fights' files say."""
-    return digest_of([to_table(sequence), [fight_digest(task.scenario) for task in sequence.tasks]])
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

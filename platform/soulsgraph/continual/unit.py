@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from soulsgraph.continual.choosing import KNOWN_FIGHTS, ChoosingFights, Fingerprint, choose, fingerprint
 from soulsgraph.continual.files import CHOOSING
@@ -27,13 +25,12 @@ from soulsgraph.continual.methods.learning import (
     Versions,
     versions_digest,
 )
-from soulsgraph.continual.methods.method import versions_from, versions_state
+from soulsgraph.continual.methods.method import plain, whole
 from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, Home, KnownHomes, Selection, select
 from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualUnit, shares
-from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
 from soulsgraph.runs.progress import Interruption, Supervisor
-from soulsgraph.runs.ray_runner import RayJob, run_jobs
+from soulsgraph.runs.study_folder import Tables
 from soulsgraph_envs.continual.sequences import held_out
 from soulsgraph_envs.core.files import remove_folder, whole_folder
 from soulsgraph_envs.core.seeds import derive_seeds
@@ -55,26 +52,12 @@ Points = list[dict[str, int]]
 _NOTHING = {"spent": 0, "ticks": 0, "wins": 0}
 
 
-def run_units(folder: ContinualFolder, console: Console) -> None:
-    """Do the rest of a study's units, what methods share before them; arguments and errors as `run_jobs`."""
-    for shared in (True, False):
-        units = [unit for unit in folder.left if (unit.method == FIRST) == shared]
-        if units or not shared:
-            run_jobs(folder, [ray_job(folder, unit) for unit in units], console)
-
-
-def ray_job(folder: ContinualFolder, unit: ContinualUnit) -> RayJob:
-    """Return a unit as the runner does it."""
-    results = tuple(file.relative_to(folder.path).as_posix() for file in folder.results(unit))
-    return RayJob(unit.name, _do_unit, (unit,), results)
-
-
-def _do_unit(path: Path, unit: ContinualUnit, supervisor: Supervisor) -> None:
-    folder = ContinualFolder.open(path)
-    if unit.method == FIRST:
-        train_first(folder, unit.seed, supervisor)
-    else:
-        UnitRun(folder, unit, supervisor).run()
+def do_unit(folder: ContinualFolder, unit: ContinualUnit, supervisor: Supervisor) -> Tables:
+    """Do a unit, and return its tables; that of a first task leaves what it led to, and no rows."""
+    if unit.method != FIRST:
+        return UnitRun(folder, unit, supervisor).run()
+    train_first(folder, unit.seed, supervisor)
+    return {}
 
 
 def stage_seed(seed: int, position: int, skill: int) -> int:
@@ -86,20 +69,20 @@ def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> N
     """Train a seed's first task for all methods that learn it alike, and write versions, curve and kept decisions."""
     world, took = folder.plan.worlds(seed)[0], CpuTime()
     trainer, versions, rows = SkillTrainer(supervisor), dict[str, SkillVersion](), list[dict[str, int]]()
-    kept, budget = dict[str, Any](), folder.plan.budget(0)
+    kept, budget = dict[str, Transitions](), folder.plan.budget(0)
 
     class Keeping(StageHooks):
         def end_stage(self, skill: str, ended: EndedStage) -> None:
-            kept[skill] = dict(vars(ended.rows(_FIRST_ROWS, np.random.default_rng((seed, _STREAM, *skill.encode())))))
+            kept[skill] = ended.rows(_FIRST_ROWS, np.random.default_rng((seed, _STREAM, *skill.encode())))
 
     for index, (skill, share) in enumerate(shares(world.plan.skill_graph.order, budget, True).items()):
         learned = trainer.learn(world, skill, versions, None, share, stage_seed(seed, 0, index), Keeping())
         with took.paused():
             rows += curve_points(world, versions, skill, learned, rows[-1] if rows else _NOTHING)
         versions[skill] = learned.version
-    state = {"versions": versions_state(versions), "rows": kept, "curve": rows}
-    with whole_folder(folder.unit_path(ContinualUnit(FIRST, seed)) / FIRST, replace=True) as temporary:
-        write_training_state(temporary, state | {"cpu_s": took.cpu_s})
+    state = {"versions": versions, "rows": kept, "curve": rows, "cpu_s": took.cpu_s}
+    with whole_folder(folder.first(seed), replace=True) as temporary:
+        write_training_state(temporary, plain(state))
 
 
 def curve_points(
@@ -173,8 +156,8 @@ class UnitRun:
         self._won: dict[tuple[int, int, bytes], int] = {}
         self._known_homes, self._choosing = KnownHomes(), ChoosingFights()
 
-    def run(self) -> None:
-        """Go through the tasks that are left, and write the tables.
+    def run(self) -> Tables:
+        """Go through the tasks that are left, and return the tables.
 
         Raises:
             Interruption: if a stop was asked for; the state after the last stage is saved.
@@ -187,22 +170,16 @@ class UnitRun:
             self._save()
             if self.done < len(self.worlds):
                 self._stop_if_requested(f"task {self.done} of {len(self.worlds)}")
-        for name, rows in self.rows.items():
-            of: dict[str, Any] = {"method": self.unit.method, "seed": self.unit.seed}
-            write_rows(self._path / f"{name}.parquet", [of | row for row in rows])
-
-    @property
-    def _path(self) -> Path:
-        return self.folder.unit_path(self.unit)
+        of: dict[str, Any] = {"method": self.unit.method, "seed": self.unit.seed}
+        return {name: [of | row for row in rows] for name, rows in self.rows.items()}
 
     def _take_up(self) -> bool:
         """Go on from the newest state; return whether there is one."""
         if not (saved := self.folder.states(self.unit)):
             return False
-        state = read_training_state(saved[-1])
-        self.own = [versions_from(versions) for versions in state["own"]]
-        self.known, self.learned_at = [*state["known"]], dict(state["learned_at"])
-        self.done, self.rows = int(state["done"]), {name: [*state["rows"][name]] for name in LEFT}
+        state = whole(read_training_state(saved[-1]))
+        self.done, self.rows, self.own = state["done"], state["rows"], state["own"]
+        self.known, self.learned_at = state["known"], state["learned_at"]
         if progress := state.get("progress"):
             self.progress = TaskProgress(**progress)
             self.method.before_task(self.worlds[self.done])
@@ -212,12 +189,12 @@ class UnitRun:
     def _save(self) -> None:
         progress, name = self.progress, f"task-{self.done:04d}"
         state: dict[str, Any] = {"done": self.done, "rows": self.rows, "method": self.method.state()}
-        state |= {"own": [versions_state(versions) for versions in self.own], "known": self.known}
-        state |= {"learned_at": self.learned_at, "progress": vars(progress) if progress else None}
+        state |= {"own": self.own, "known": self.known, "learned_at": self.learned_at}
+        state["progress"] = vars(progress) if progress else None
         if progress:
             name += f"-{len(progress.adapted) - len(progress.left):02d}"
-        with whole_folder(self._path / name, replace=True) as temporary:
-            write_training_state(temporary, state)
+        with whole_folder(self.folder.unit_path(self.unit) / name, replace=True) as temporary:
+            write_training_state(temporary, plain(state))
         for path in self.folder.states(self.unit)[:-_KEPT]:
             remove_folder(path)
 
@@ -249,12 +226,11 @@ class UnitRun:
         self.done, self.progress = world.position + 1, None
 
     def _take_first(self, world: TaskWorld) -> dict[str, Any]:
-        (file,) = self.folder.results(ContinualUnit(FIRST, self.unit.seed))
-        state, names = read_training_state(file.parent), [field.name for field in fields(Transitions)]
-        for skill, version in versions_from(state["versions"]).items():
-            kept = Transitions(*(np.array(state["rows"][skill][name]) for name in names))
+        state = whole(read_training_state(self.folder.first(self.unit.seed)))
+        for skill, version in state["versions"].items():
             numbers = world.plan.hyperparameters(world.plan.stage(skill))
-            self.method.end_stage(skill, EndedStage(skill, version, numbers, partial(_sampled, kept)))
+            rows = partial(_sampled, state["rows"][skill])
+            self.method.end_stage(skill, EndedStage(skill, version, numbers, rows))
             self._take(world, skill, version)
         self._add_curve(world, [_NOTHING, *state["curve"]])
         end = state["curve"][-1]

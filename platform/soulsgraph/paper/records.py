@@ -21,7 +21,8 @@ from soulsgraph.results.seeds import NO_SEEDS, difference, ratio, seed_curves, s
 from soulsgraph.results.statistics import WinRate, deviation_interval
 from soulsgraph.results.tables import Table, read_rows, seeds_text
 from soulsgraph.runs.evaluate import TABLE_1
-from soulsgraph_envs.core.config import Where, read_file
+from soulsgraph.runs.study_folder import sessions_of
+from soulsgraph_envs.core.config import Where, read_file, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END as END_TO_END_SKILL
 
@@ -176,8 +177,9 @@ def _load(folder: Path) -> Reproduction:
     if not any(records.values()):
         found = "no records in it" if folder.exists() else "no such folder"
         raise SoulsGraphError(f"{folder}: expected the folder of a reproduction, found {found}; name another.")
-    file = folder / DESCRIPTION
-    return Reproduction("", read_file(Where(file)) if file.exists() else {}, **records)
+    file, sessions = folder / DESCRIPTION, [to_table(one) for one in sessions_of(folder)]
+    took = {"wall_time_s": round(sum(one["wall_time_s"] for one in sessions), 1), "sessions": sessions}
+    return Reproduction("", read_file(Where(file)) | took if file.exists() else {}, **records)
 
 
 def _setting(rows: Records) -> SettingRates:

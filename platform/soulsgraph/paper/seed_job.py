@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from rich.console import Console
 
 from soulsgraph.paper.study import (
     ADAPTED,
+    COLUMNS,
     HOME,
     REFERENCE,
     REFERENCES,
@@ -22,7 +22,6 @@ from soulsgraph.paper.study import (
     Records,
     ReproductionFolder,
     SeedJob,
-    Tables,
     evaluation_seed,
 )
 from soulsgraph.results.tables import read_rows
@@ -31,8 +30,8 @@ from soulsgraph.runs.evaluate import TABLE_1, OnFinished, Setting, WinRateRow
 from soulsgraph.runs.lineage import adaptation_stages, check_target, finished_versions, stage_key
 from soulsgraph.runs.plan import Stage, check_learns
 from soulsgraph.runs.progress import Interruption, Supervisor
-from soulsgraph.runs.ray_runner import RayJob, run_jobs
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.study_folder import Tables
 from soulsgraph.runs.train import Workplace, train_stages
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
@@ -54,51 +53,36 @@ _FINE_TUNED_LONG = replace(TABLE_1[-1], label="long-range start, fine-tuned", pa
 _DODGE = "dodge"
 
 
-def do_units(folder: ReproductionFolder, console: Console) -> None:
-    """Do the rest of every job and assemble the records after each; arguments and errors as `run_jobs`."""
-    run_jobs(folder, [ray_job(folder, job) for job in folder.left], console)
-
-
-def ray_job(folder: ReproductionFolder, job: SeedJob) -> RayJob:
-    """Return a seed's job as the runner does it: its pieces of the records are its results."""
-    pieces = tuple(folder.piece(job, piece).relative_to(folder.path).as_posix() for piece in job.pieces)
-    return RayJob(job.name, _do_job, (job,), pieces)
-
-
-def _do_job(path: Path, job: SeedJob, supervisor: Supervisor) -> None:
-    do_rest(ReproductionFolder.open(path), job, supervisor)
-
-
-def do_rest(folder: ReproductionFolder, job: SeedJob, supervisor: Supervisor) -> None:
-    """Do the rest of a job: train what it trains, and record every piece that is not there.
+def do_job(folder: ReproductionFolder, job: SeedJob, supervisor: Supervisor) -> Tables:
+    """Train what a job trains, evaluate it, and return its records.
 
     Raises:
-        Interruption: if a stop was asked for; what was done so far is saved.
+        Interruption: if a stop was asked for; what was trained so far is saved.
         SoulsGraphError: if a file of the run is damaged, or cannot be written.
     """
-    episodes = folder.plan.episodes
+    episodes, tables = folder.plan.episodes, dict[str, Records]()
 
     def follow(name: str, tasks: int) -> OnFinished:
         return _follow_episodes(supervisor, name, tasks * episodes)
 
     if job == REFERENCES:
-        folder.record(job, "rows", lambda: {"rows": evaluate_references(episodes, follow("table", REFERENCE_ROWS))})
-        return
-    run = folder.run(job)
-    with run.locked():
-        stages = train_by(folder.plan.learner, run, run.plan.stages(), supervisor)
+        tables["rows"] = evaluate_references(episodes, follow("table", REFERENCE_ROWS))
+    else:
+        run = folder.run(job)
+        with run.locked():
+            stages = train_by(folder.plan.learner, run, run.plan.stages(), supervisor)
+            if job.part == "skills":
+                adapted = adaptation_stages(run, SHIFTED, ADAPTED, after=check_target(run, SHIFTED))
+                stages += train_by(folder.plan.learner, run, adapted, supervisor)
+        tables |= {"curves": curve_rows(run, job, stages), "training": training_rows(run, job, stages)}
+        tables["rows"] = evaluate_settings(run, job, follow("table", len(evaluated_settings(run, job))))
+        # Three policies in four tasks, one in one.
         if job.part == "skills":
-            adapted = adaptation_stages(run, SHIFTED, ADAPTED, after=check_target(run, SHIFTED))
-            stages += train_by(folder.plan.learner, run, adapted, supervisor)
-    # Three policies in four tasks, one in one.
-    measure, tasks = (measure_skills, 12) if job.part == "skills" else (measure_baseline, 1)
-    makers: dict[str, Callable[[], Tables]] = {
-        "learning": lambda: {"curves": curve_rows(run, job, stages), "training": training_rows(run, job, stages)},
-        "rows": lambda: {"rows": evaluate_settings(run, job, follow("table", len(evaluated_settings(run, job))))},
-        "measures": lambda: {"measures": measure(run, follow("measures", tasks))},
-    }
-    for piece in job.pieces:
-        folder.record(job, piece, makers[piece])
+            tables["measures"] = measure_skills(run, follow("measures", 12))
+        elif job.part == "end_to_end":
+            tables["measures"] = measure_baseline(run, follow("measures", 1))
+    found = {table: [{"preset": folder.plan.preset, **row} for row in rows] for table, rows in tables.items()}
+    return {table: [{name: row[name] for name in COLUMNS[table]} for row in rows] for table, rows in found.items()}
 
 
 def _follow_episodes(supervisor: Supervisor, name: str, total: int) -> OnFinished:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
-from soulsgraph.runs.plan import Plan, check_learns, differing, how_it_learns, scenario_digest
-from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
-from soulsgraph_envs.core.config import EACH_ONCE, Between, NonEmpty, Where, check_fields, read_file, to_table, validate
+from soulsgraph.runs.plan import Plan, check_learns, how_it_learns, scenario_digest
+from soulsgraph.runs.run_folder import RunFolder, check_same
+from soulsgraph.runs.study_folder import StudyFile, StudyFolder, Unit
+from soulsgraph_envs.core.config import EACH_ONCE, Between, NonEmpty, check_fields, digest_of, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import write_json
 from soulsgraph_policies.learning.hyperparameters import Preset
 
 Records = list[dict[str, Any]]
@@ -42,6 +36,7 @@ COLUMNS = {
 #: Parts of Table 1; the other settings are `extra` or `reference`.
 TABLE_1_PARTS, REFERENCE = ("a", "b"), "reference"
 DESCRIPTION = "reproduction.json"
+_WORK = "soulsgraph.paper.seed_job:do_job"
 
 Part = Literal["skills", "end_to_end", "end_to_end_long", "references"]
 Learner = Literal["soulsgraph", "stable-baselines3"]
@@ -82,12 +77,6 @@ class SeedJob:
     def name(self) -> str:
         """Identify the job for readers."""
         return self.part if self.part == "references" else f"{self.seed} {self.part}"
-
-    @property
-    def pieces(self) -> tuple[str, ...]:
-        """The pieces of the job's records."""
-        kept = {"references": ("rows",), "end_to_end_long": ("learning", "rows")}
-        return kept.get(self.part, ("learning", "rows", "measures"))
 
 
 #: What is evaluated without training, on the evaluation episodes alone.
@@ -148,11 +137,11 @@ class Study:
         return ADAPTED if job.part == "skills" else ()
 
     def jobs(self) -> tuple[SeedJob, ...]:
-        """Return the jobs, the longest of each seed first, so that all cores finish at about the same time."""
+        """Return the jobs, in the order of the records."""
         wanted: dict[Part, bool] = {
+            "end_to_end": self.baseline,
             "end_to_end_long": self.long_baseline,
             "skills": self.skills,
-            "end_to_end": self.baseline,
         }
         return tuple(SeedJob(seed, part) for seed in self.seeds for part, chosen in wanted.items() if chosen)
 
@@ -213,61 +202,36 @@ def check_stable_baselines(preset: Preset) -> None:
         )
 
 
-_AGAIN = "remove it and run the reproduction again"
+class ReproductionFolder(StudyFolder[Study]):
+    """Paths of a reproduction: beside a study's, `seeds/<seed>/<part>/` (run folders); its tables are in `records/`."""
 
+    kind, plan_file, holds, tables = "reproduction", DESCRIPTION, StudyFile[Study], "records"
 
-@dataclass(frozen=True)
-class _ReproductionFile:
-    """What `reproduction.json` holds; each session has its `wall_time_s`, and where it ran."""
-
-    plan: Study
-    started: str
-    wall_time_s: float
-    scenarios: Mapping[str, str]
-    sessions: list[Mapping[str, Any]]
-
-
-#: Rows of each record table by the table's name.
-Tables = Mapping[str, Records]
-
-
-class ReproductionFolder(PlannedFolder[Study]):
-    """Paths of a reproduction.
-
-    Layout: `reproduction.json`, `seeds/<seed>/<part>/` (a run folder), `seeds/<seed>/pieces/<part>-<piece>.json`,
-    `references.json` and `records/<table>.parquet`.
-    """
-
-    kind, plan_file, holds = "reproduction", DESCRIPTION, _ReproductionFile
+    @staticmethod
+    def fights(plan: Study) -> dict[str, str]:
+        """Return the digest of everything that each fight's data says."""
+        return {name: scenario_digest(name) for name in (HOME, SHIFTED)}
 
     def check_memory(self) -> None:
         """Refuse a study whose replay would fill more than half of the memory; raises DataError."""
         for plan in self.plan.plans():
             plan.check_memory()
 
-    def description(self) -> _ReproductionFile:
-        """Return what `reproduction.json` holds when it is begun."""
-        return _ReproductionFile(self.plan, _now(), 0.0, _fights(), [])
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The scripted references, and the jobs of every seed, known again by their inputs."""
+        jobs = (REFERENCES, *self.plan.jobs())
+        return tuple(Unit(job.name, _WORK, (job,), digest_of(self._inputs(job))) for job in jobs)
 
-    @classmethod
-    def open(cls, path: Path) -> ReproductionFolder:
-        """Open a reproduction that `create` began.
-
-        Raises:
-            SoulsGraphError: if it is no reproduction, its plan does not hold, or the fights changed since it was begun.
-        """
-        file, begun = path / DESCRIPTION, _read_begun(path)
-        # Results of different fights cannot be compared.
-        if begun.scenarios != (now := _fights()):
-            raise SoulsGraphError(
-                f"{file}: expected the data of {', '.join(now)} that it was created with, found that they changed; "
-                "restore them or begin another with `run`."
-            )
-        return cls(path, begun.plan)
-
-    def run_path(self, job: SeedJob) -> Path:
-        """Return the folder of the run that a job trains."""
-        return self.path / "seeds" / str(job.seed) / job.part
+    def _inputs(self, job: SeedJob) -> dict[str, Any]:
+        """Return what determines a job's records: its plan, who learns, and by which hyperparameters."""
+        if job == REFERENCES:
+            return {"episodes": self.plan.episodes}
+        plan = self.plan.plan(job)
+        stages = [*plan.stages(), *(plan.stage(skill, SHIFTED, 1) for skill in self.plan.adapted(job))]
+        parts = [part for stage in stages for part in stage.parts]
+        learning = {f"{part.skill} in {part.scenario}": how_it_learns(plan, part) for part in parts}
+        return {**to_table(plan), "learner": self.plan.learner, "learning": learning}
 
     def run(self, job: SeedJob) -> RunFolder:
         """Open the job's run folder, begun if it is not there.
@@ -275,126 +239,8 @@ class ReproductionFolder(PlannedFolder[Study]):
         Raises:
             SoulsGraphError: if another run is in it.
         """
-        path, plan = self.run_path(job), self.plan.plan(job)
-        file = path / "learner.json"
+        path, plan = self.path / "seeds" / str(job.seed) / job.part, self.plan.plan(job)
         if not (path / RunFolder.plan_file).exists():
-            RunFolder.create(path, plan)
-        run = RunFolder.open(path)
-        if not file.exists():
-            # Whoever was killed before it was written has trained nothing.
-            write_json(file, {"learner": self.plan.learner})
-        if run.plan != plan or read_file(Where(file, remedy=_AGAIN)) != {"learner": self.plan.learner}:
-            found = "one by another plan or learner"
-            raise RunFolderError(path, "a run by the plan of this reproduction", found, "remove it")
+            return RunFolder.create(path, plan)
+        check_same(run := RunFolder.open(path), plan)
         return run
-
-    def inputs(self, job: SeedJob) -> dict[str, Any]:
-        """Return what determines a job's records: fights, and plan, learner and hyperparameters of what it trains."""
-        if job == REFERENCES:
-            return {"fights": _fights(), "episodes": self.plan.episodes}
-        plan = self.plan.plan(job)
-        stages = [*plan.stages(), *(plan.stage(skill, SHIFTED, 1) for skill in self.plan.adapted(job))]
-        parts = [part for stage in stages for part in stage.parts]
-        learning = {f"{part.skill} in {part.scenario}": how_it_learns(plan, part) for part in parts}
-        return {"fights": _fights(), **to_table(plan), "learner": self.plan.learner, "learning": learning}
-
-    def record(self, job: SeedJob, piece: str, make: Callable[[], Tables]) -> None:
-        """Write what `make` returns as a piece of the job's records, unless it exists; raises as `is_recorded`."""
-        if not self.is_recorded(job, piece):
-            write_json(self.piece(job, piece), {"inputs": self.inputs(job), **make()})
-
-    def is_recorded(self, job: SeedJob, piece: str) -> bool:
-        """Return whether a piece of the job's records is there.
-
-        Raises:
-            SoulsGraphError: if it is damaged, or was recorded by another plan, learner or fight.
-        """
-        file = self.piece(job, piece)
-        if not file.exists():
-            return False
-        found = read_file(Where(file, remedy=_AGAIN))
-        if others := differing(self.inputs(job), found.get("inputs")):
-            named = ", ".join(others)
-            raise SoulsGraphError(
-                f"{file}: expected a record of this reproduction, found one of another {named}; {_AGAIN}."
-            )
-        return True
-
-    @property
-    def left(self) -> list[SeedJob]:
-        """The jobs whose records are not all there; raises as `is_recorded`."""
-        jobs = (*self.plan.jobs(), REFERENCES)
-        return [job for job in jobs if not all([self.is_recorded(job, piece) for piece in job.pieces])]
-
-    def assemble(self) -> None:
-        """Write the record tables from every piece there is.
-
-        Raises:
-            SoulsGraphError: if a piece is damaged.
-            WriteError: if the folder cannot be written.
-        """
-        files = [self.piece(REFERENCES, "rows")]
-        for seed in self.plan.seeds:
-            files += sorted((self.path / "seeds" / str(seed) / "pieces").glob("*.json"))
-        pieces = [_read_piece(file) for file in files if file.exists()]
-        for table in COLUMNS:
-            rows = [{"preset": self.plan.preset, **row} for piece in pieces for row in piece[table]]
-            write_rows(self.path / "records" / f"{table}.parquet", rows)
-
-    @contextmanager
-    def session(self) -> Iterator[None]:
-        """Record a session, and the time until its end."""
-        began_s = time.monotonic()
-        self.begin_session()
-        try:
-            yield
-        finally:
-            self.add_wall_time(time.monotonic() - began_s)
-
-    def begin_session(self) -> None:
-        """Record when, where, and from which commit and packages the work begins or continues."""
-        begun = _read_begun(self.path)
-        session = {"started": _now(), "wall_time_s": 0.0, **describe_origin()}
-        self.write(replace(begun, sessions=[*begun.sessions, session]))
-
-    def add_wall_time(self, seconds: float) -> None:
-        """Add to the time that the last session has taken, and to that of all sessions together."""
-        begun = _read_begun(self.path)
-        *before, last = begun.sessions
-        sessions = [*before, {**last, "wall_time_s": round(last["wall_time_s"] + seconds, 1)}]
-        self.write(replace(begun, wall_time_s=round(begun.wall_time_s + seconds, 1), sessions=sessions))
-
-    def piece(self, job: SeedJob, piece: str) -> Path:
-        """Return the file of a piece of a job's records."""
-        if job == REFERENCES:
-            return self.path / "references.json"
-        return self.path / "seeds" / str(job.seed) / "pieces" / f"{job.part}-{piece}.json"
-
-
-def _read_begun(path: Path) -> _ReproductionFile:
-    begun: _ReproductionFile = ReproductionFolder.read(path)
-    where = Where(path / DESCRIPTION)
-    for index, session in enumerate(begun.sessions):
-        validate(float, session.get("wall_time_s"), where.at("sessions").at(index).at("wall_time_s"))
-    return begun
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _fights() -> dict[str, str]:
-    """Return the digest of everything that each fight's data says."""
-    return {name: scenario_digest(name) for name in (HOME, SHIFTED)}
-
-
-def _read_piece(file: Path) -> Tables:
-    """Return a piece's rows with the columns of each record table but the preset, which comes first."""
-    piece = read_file(Where(file, remedy=_AGAIN))
-    try:
-        return {
-            table: [{name: row[name] for name in columns[1:]} for row in piece.get(table, [])]
-            for table, columns in COLUMNS.items()
-        }
-    except (AttributeError, KeyError, TypeError) as error:
-        raise SoulsGraphError(f"{file}: expected an object of record tables, found {piece!r:.40}; {_AGAIN}.") from error

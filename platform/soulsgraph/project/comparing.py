@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,49 +10,93 @@ from rich.console import Console
 
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import difference, mean_text, seed_values
-from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import markdown_table, number, write_results
 from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
-from soulsgraph.runs.progress import Display
+from soulsgraph.runs.progress import Supervisor
 from soulsgraph.runs.run_folder import RunFolder, check_same
+from soulsgraph.runs.study_folder import StudyFile, StudyFolder, Tables, Unit
 from soulsgraph.runs.train import Workplace, train_stages
-from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import slug
 
 HEADINGS = ("graph", "seeds", "win rate by seed", "mean", "difference", "seconds of a fight")
+_AGENTS = "agents"
 
 
 @dataclass(frozen=True)
-class AgentResult:
-    """One agent: its graph, its training seed, how it fought, and the seconds of the game that a fight took."""
+class GraphStudy:
+    """What is compared: a plan but for its graph and seed.
 
-    graph: str
-    seed: int
-    won: WinRate
-    seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the agent as plain values, in one row."""
-        counts = {"wins": self.won.wins, "episodes": self.won.episodes, "seconds": self.seconds}
-        return {"graph": self.graph, "seed": self.seed, **counts, "rate": self.won.rate}
-
-
-@dataclass(frozen=True)
-class GraphComparison:
-    """Agents of several graphs, each graph on the same seeds; the first graph is what others are compared with."""
+    Raises:
+        SoulsGraphError: if a graph is given twice, or a plan does not hold.
+    """
 
     plan: Plan
-    agents: tuple[AgentResult, ...]
+    graphs: tuple[str, ...]
+    seeds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(set(self.graphs)) < max(len(self.graphs), 2):
+            found = ", ".join(self.graphs) or "none"
+            raise SoulsGraphError(f"compare: expected two graphs or more, each once, found {found}.")
+        for graph in self.graphs:
+            self.plan_of(graph, self.seeds[0])
+
+    def plan_of(self, graph: str, seed: int) -> Plan:
+        """Return the plan of an agent's run."""
+        return replace(self.plan, graph=graph, seed=seed)
+
+    def check_learns(self) -> None:
+        """Refuse a scale by which a skill would take no update; raises SoulsGraphError."""
+        for graph in self.graphs:
+            plan = self.plan_of(graph, self.seeds[0])
+            check_learns(plan, plan.stages())
+
+
+class GraphFolder(StudyFolder[GraphStudy]):
+    """Paths of a comparison: beside a study's, `<graph>/seed-<seed>/` (a run folder)."""
+
+    kind, plan_file, holds = "comparison of graphs", "compare.json", StudyFile[GraphStudy]
+
+    @staticmethod
+    def fights(plan: GraphStudy) -> dict[str, str]:
+        """Return the digest of the fight."""
+        return {plan.plan.scenario: scenario_digest(plan.plan.scenario)}
+
+    def check_memory(self) -> None:
+        """Refuse a plan that needs more memory than this machine may spare; raises DataError."""
+        for graph in self.plan.graphs:
+            self.plan.plan_of(graph, self.plan.seeds[0]).check_memory()
 
     @property
-    def rows(self) -> list[tuple[str, ...]]:
-        """One row a graph: rates in percent, means with Student's 95 % interval, the difference taken by seed."""
-        frame = pd.DataFrame([agent.to_dict() for agent in self.agents])
+    def units(self) -> tuple[Unit, ...]:
+        """An agent of every graph, seed by seed."""
+        agents = ((graph, seed) for seed in self.plan.seeds for graph in self.plan.graphs)
+        return tuple(Unit(f"{graph} {seed}", train_agent, (graph, seed)) for graph, seed in agents)
+
+    def run(self, graph: str, seed: int) -> RunFolder:
+        """Open an agent's run, begun if it is not there; raises SoulsGraphError if another run is there."""
+        path, plan = self.path / slug(graph) / f"seed-{seed}", self.plan.plan_of(graph, seed)
+        if not (path / RunFolder.plan_file).exists():
+            return RunFolder.create(path, plan)
+        check_same(run := RunFolder.open(path), plan)
+        return run
+
+    def compared(self) -> tuple[dict[str, Any], list[tuple[str, ...]]]:
+        """Write comparison.json, comparison.parquet (a row an agent) and comparison.md; return values and table.
+
+        The table has a row a graph: rates in percent, means with Student's 95 % interval, and the difference from the
+        first graph, taken by seed.
+
+        Raises:
+            WriteError: if the folder cannot be written.
+        """
+        plan, frame = self.plan.plan, pd.read_parquet(self.path / self.tables / f"{_AGENTS}.parquet")
         rates = {str(graph): 100.0 * seed_values(own, "rate") for graph, own in frame.groupby("graph", sort=False)}
-        seconds, first = frame.groupby("graph")["seconds"].mean(), next(iter(rates.values()))
-        return [
+        seconds, first = frame.groupby("graph")["seconds"].mean(), rates[self.plan.graphs[0]]
+        rows: list[tuple[str, ...]] = [
             (
                 graph,
                 str(len(rate)),
@@ -65,73 +107,21 @@ class GraphComparison:
             )
             for graph, rate in rates.items()
         ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what was compared as plain values."""
-        plan = {name: getattr(self.plan, name) for name in ("preset", "scale", "episodes")}
-        scenario = self.plan.scenario
-        fight = {"scenario": slug(scenario), "scenario_digest": scenario_digest(scenario)}
-        agents = [agent.to_dict() for agent in self.agents]
-        return {**fight, **plan, **describe_origin(), "agents": agents}
-
-    def save(self, folder: Path) -> None:
-        """Write comparison.json, comparison.parquet (a row an agent) and comparison.md.
-
-        Raises:
-            WriteError: if the folder cannot be written.
-        """
-        values = self.to_dict()
-        write_results(folder, "comparison", values["agents"], values, markdown_table(HEADINGS, self.rows))
+        common = {name: getattr(plan, name) for name in ("preset", "scale", "episodes")}
+        fight = {"scenario": slug(plan.scenario), "scenario_digest": scenario_digest(plan.scenario)}
+        agents = frame.to_dict("records")
+        values = {**fight, **common, **describe_origin(), "agents": agents}
+        write_results(self.path, "comparison", agents, values, markdown_table(HEADINGS, rows))
+        return values, rows
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What is compared: a plan but for its graph and seed, and below which folder the runs are."""
-
-    plan: Plan
-    graphs: tuple[str, ...]
-    seeds: Sequence[int]
-    out: Path
-
-    def runs(self) -> Iterator[RunFolder]:
-        """Begin or open the runs, graph by graph for each seed.
-
-        Raises:
-            RunFolderError: if something else is in a folder.
-            SoulsGraphError: if a plan does not hold, or a run in a folder was begun with another.
-        """
-        for seed in self.seeds:
-            for graph in self.graphs:
-                plan, path = replace(self.plan, graph=graph, seed=seed), self.out / slug(graph) / f"seed-{seed}"
-                if not (path / RunFolder.plan_file).exists():
-                    yield RunFolder.planned(path, plan)
-                    continue
-                run = RunFolder.open(path)
-                check_same(run, plan)
-                yield run
-
-    def train(self, session: Session, worker: WorkerProcess, console: Console, display: Display) -> GraphComparison:
-        """Train what is not trained yet, evaluate every agent on the same seeds, and write the comparison.
-
-        Raises:
-            Interruption: if a stop was asked for; the next call resumes.
-            SoulsGraphError: as `runs`, and if a folder cannot be written.
-        """
-        agents, runs = [], list(self.runs())
-        for run in runs:
-            if not run.begun:
-                check_learns(run.plan, run.plan.stages())
-        for run in runs:
-            console.print(f"{run.plan.graph}, seed {run.plan.seed}: {run.path}", soft_wrap=True)
-            with run.locked(), Workplace(run, session, display, worker=worker) as workplace:
-                train_stages(workplace, run.plan.stages(), console)
-                agents.append(_evaluated(run))
-        result = GraphComparison(self.plan, tuple(agents))
-        result.save(self.out)
-        return result
-
-
-def _evaluated(run: RunFolder) -> AgentResult:
+def train_agent(folder: GraphFolder, graph: str, seed: int, supervisor: Supervisor) -> Tables:
+    """Train an agent, and evaluate it in the fights of all; raises as `train_stages`."""
+    run = folder.run(graph, seed)
     plan = run.plan
+    with run.locked(), Workplace(run, Session(local=False), "silent", supervisor) as workplace:
+        train_stages(workplace, plan.stages(), Console(quiet=True))
     evaluation = evaluate(run, Setting(plan.scenario, plan.scenario), plan.episodes)
-    return AgentResult(plan.graph, plan.seed, evaluation.win_rate, evaluation.means["mean_seconds"])
+    won, seconds = evaluation.win_rate, evaluation.means["mean_seconds"]
+    row = {"wins": won.wins, "episodes": won.episodes, "seconds": seconds, "rate": won.rate}
+    return {_AGENTS: [{"graph": graph, "seed": seed, **row}]}

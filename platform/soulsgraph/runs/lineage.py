@@ -153,8 +153,10 @@ def continued_domain(run: RunFolder, scenario: str, after: str | None = None) ->
     return domains.name(chosen)
 
 
-def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
+def branch(run: RunFolder, path: Path, after: str, skills: Sequence[str] | None = None) -> RunFolder:
     """Copy the run's plan and the versions of the chain up to `after` into a new folder, and open it.
+
+    Only those of some `skills` are copied if any are given.
 
     The folder appears whole or not at all.
 
@@ -166,7 +168,7 @@ def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
     with whole_folder(path) as temporary:
         shutil.copy2(run.path / "plan.json", temporary / "plan.json")
         for card in domains.cards:
-            if card.training.fight in chain:
+            if card.training.fight in chain and (skills is None or card.skill in skills):
                 version = Path(card.skill, f"v{card.version}")
                 shutil.copytree(run.library.folder / version, temporary / "library" / version)
                 if card.training.cloned:

@@ -7,33 +7,41 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal
+
+import numpy as np
 
 from soulsgraph.paper.study import CHOOSING
 from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Plan, Stage, check_learns, lasting_name, overrides_for, scenario_digest
-from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
+from soulsgraph.runs.run_folder import RunFolder, check_same
+from soulsgraph.runs.study_folder import StudyFile, StudyFolder, Unit
 from soulsgraph.tune.space import MOST_SETTINGS, Search, SearchSpace
 from soulsgraph.zoo import open_run
-from soulsgraph_envs.core.config import EACH_ONCE, Between, NonEmpty, check_fields, digest_of
+from soulsgraph_envs.core.config import EACH_ONCE, Between, NonEmpty, check_fields, digest_of, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import pip_install
-from soulsgraph_policies.agents.projects import ProjectDigest
 
 Scheduler = Literal["none", "asha", "pbt"]
 Setting = Mapping[str, Any]
 #: By which trials are compared: the share of fights won, or where one skill is trained its mean return.
 WIN_RATE, RETURN = "win_rate", "return"
+#: Names in trials' configurations and rows. Tune varies what comes first in the alphabet fastest: seeds.
+OPTIONS, SEED, STEP, WINS, EPISODES, LOW, HIGH = "setting", "seed", "step", "wins", "episodes", "low", "high"
+NODE = "node"
 #: Of a member of a population: its mean return while it learns, in other fights than those that it is reported on.
 TRAINING_RETURN = "training_return"
+#: How a trial ended, as its row has it, and the table of these.
+FINISHED, STOPPED, FAILED, INTERRUPTED = "finished", "stopped early", "failed", "interrupted"
+TRIALS = "trials"
 #: Digits of a setting's digest in the names of its runs.
 _DIGITS = 8
+_WORK = "soulsgraph.tune.trial:do_trial"
 
 
 @dataclass(frozen=True)
-class SweptAdaptation:
-    """Skills of a trained run that each trial adapts to another scenario, one after another.
+class SweptRun:
+    """A trained run, of which each trial adapts skills to another scenario, or trains one anew on those upstream.
 
     Raises:
         SoulsGraphError: if a number is out of its range.
@@ -42,9 +50,9 @@ class SweptAdaptation:
     run: str
     """Run folder, or an agent of the zoo; a sweep that is begun has a copy of it."""
     scenario: str
-    """Scenario to adapt to."""
+    """Scenario to adapt to; where one skill is trained that of the run."""
     skills: Annotated[NonEmpty[str], EACH_ONCE]
-    """Skills to adapt."""
+    """Skills to adapt, or the one to train."""
     budget: Annotated[int, Between(1, 100_000_000)] | None = None
     """Decisions for each; as of `adapt` if not given."""
 
@@ -53,13 +61,9 @@ class SweptAdaptation:
         object.__setattr__(self, "scenario", lasting_name(self.scenario))
 
     @property
-    def source(self) -> RunFolder:
-        """The run whose skills are adapted, for reading."""
+    def folder(self) -> RunFolder:
+        """The run, for reading."""
         return open_run(Path(self.run))
-
-    def stages(self, run: RunFolder) -> tuple[Stage, ...]:
-        """Return the stages of a copy of the run."""
-        return lineage.adaptation_stages(run, self.scenario, self.skills, self.budget)
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,9 @@ class Sweep:
     """asha: stop trials early that are behind at checkpoints of the last skill (Li et al. 2020); pbt: of one stage, let
     those behind copy the weights and replay of those ahead, with changed options (Jaderberg et al. 2017)."""
     stage: str | None = None
-    """Skill that trials train alone, compared by its mean return; skills upstream are trained once for each seed."""
-    adaptation: SweptAdaptation | None = None
-    """What trials adapt, in the place of a curriculum."""
+    """Skill that trials train anew, on those upstream of the run that `adapt` names; compared by its mean return."""
+    source: SweptRun | None = None
+    """What trials adapt, or train one skill of, in the place of a curriculum."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -110,13 +114,16 @@ class Sweep:
         """Refuse parts that do not go together; raises SoulsGraphError."""
         if self.stage is not None and self.stage not in (order := self.plan.skill_graph.order):
             raise UnknownNameError("skill", self.stage, order)
+        if self.stage is not None and self.source is None:
+            raise SoulsGraphError(
+                f"sweep: expected with a stage the trained run on whose skills {self.stage} is trained, found none; "
+                "name it with `adapt`."
+            )
         for joint in (stage for stage in self.plan.stages() if stage.jointly and self.stage in stage.skills):
             raise SoulsGraphError(
                 f"sweep: expected a stage of one skill, found {joint.name}, which preset {self.plan.preset} trains "
                 "jointly; leave the stage out, or name another preset."
             )
-        if self.stage is not None and self.adaptation is not None:
-            raise SoulsGraphError("sweep: expected a stage or an adaptation, found both; leave one of them out.")
         if self.search == "optuna":
             _check_optuna()
             if self.scheduler != "none":
@@ -147,18 +154,16 @@ class Sweep:
     @property
     def scenario(self) -> str:
         """The fight by which trials are compared."""
-        return self.plan.scenario if self.adaptation is None else self.adaptation.scenario
+        return self.plan.scenario if self.source is None else self.source.scenario
 
     def stages(self, run: RunFolder) -> tuple[Stage, ...]:
         """Return the stages of a trial's run, of which the last is what its scheduler goes by."""
-        if (adapted := self.adaptation) is not None:
-            return adapted.stages(run)
-        return self._until(lineage.own_stages(run))
-
-    def _until(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        """Return stages up to the one by which trials are compared."""
-        skills = [stage.skill for stage in stages]
-        return stages if self.stage is None else stages[: skills.index(self.stage) + 1]
+        if (source := self.source) is None:
+            return lineage.own_stages(run)
+        if self.stage is None:
+            return lineage.adaptation_stages(run, source.scenario, source.skills, source.budget)
+        stage = lineage.own_stage(run, self.stage)
+        return (replace(stage, budget=source.budget or stage.budget),)
 
     @property
     def budget(self) -> int:
@@ -166,10 +171,24 @@ class Sweep:
         return self._planned(self.plan)[-1].steps
 
     @property
+    def searched(self) -> bool:
+        """Whether Ray Tune chooses settings, or stops or changes trials; if not, all are known before."""
+        return self.search == "optuna" or self.scheduler != "none"
+
+    def settings(self) -> list[dict[str, Any]]:
+        """Return the settings that are known before: of the grid, or drawn by the first seed, each once."""
+        settings = [*self.space.grid()]
+        if self.search == "random":
+            domains, drawn = self.space.domains(self.search), np.random.default_rng(self.seeds[0])
+            samples = range(self.samples)
+            settings = [{name: one.sample(random_state=drawn) for name, one in domains.items()} for _ in samples]
+        return list({digest_of(setting): setting for setting in settings}.values())
+
+    @property
     def trials(self) -> int:
         """The number of trials in all."""
-        settings = sum(1 for _ in self.space.grid()) if self.search == "grid" else self.samples
-        return settings * len(self.seeds)
+        by_samples = self.searched and self.search != "grid"
+        return (self.samples if by_samples else len(self.settings())) * len(self.seeds)
 
     def plan_of(self, setting: Setting, seed: int) -> Plan:
         """Return the plan of a trial's run; raises as the sweep itself."""
@@ -184,11 +203,11 @@ class Sweep:
 
     def _planned(self, plan: Plan) -> tuple[Stage, ...]:
         """Return the stages of a trial's plan, but for the versions that they continue."""
-        if (adapted := self.adaptation) is None:
-            return self._until(plan.stages())
-        skills = [name for name in plan.skill_graph.order if name in adapted.skills]
-        stages = (plan.stage(name, adapted.scenario, 1) for name in skills)
-        return tuple(replace(stage, budget=adapted.budget or stage.budget) for stage in stages)
+        if (source := self.source) is None:
+            return plan.stages()
+        skills, parent = [name for name in plan.skill_graph.order if name in source.skills], None if self.stage else 1
+        stages = (plan.stage(name, source.scenario, parent) for name in skills)
+        return tuple(replace(stage, budget=source.budget or stage.budget) for stage in stages)
 
 
 def _check_optuna() -> None:
@@ -198,140 +217,89 @@ def _check_optuna() -> None:
         )
 
 
-def _fights(sweep: Sweep) -> dict[str, str]:
-    return {name: scenario_digest(name) for name in (sweep.plan.scenario, sweep.scenario)}
+def _named(setting: Setting) -> str:
+    return ", ".join(f"{name}={value}" for name, value in setting.items())
 
 
-def _versions(run: RunFolder) -> dict[str, str]:
-    return {f"{card.skill} v{card.version}": card.digest for card in lineage.cards_of(run)}
-
-
-def _by(plan: Plan, run: RunFolder) -> RunFolder:
-    """Return a run whose stages learn by another plan; what is in its folder stays."""
-    return RunFolder(run.path, plan, run.fight)
-
-
-@dataclass(frozen=True)
-class _SweepFile:
-    """What `sweep.json` holds."""
-
-    #: Digests of the fights that trials learn and are evaluated in.
-    fights: Mapping[str, str]
-    #: Those of the versions that trials adapt, by skill and version.
-    source: Mapping[str, str]
-    #: Where the graph is a project's.
-    project: ProjectDigest | None
-    plan: Sweep
-
-
-class SweepFolder(PlannedFolder[Sweep]):
+class SweepFolder(StudyFolder[Sweep]):
     """Paths of a sweep.
 
-    Layout: `sweep.json`, `runs/<digest of the setting>-<seed>/` (run folders; `runs/member-<number>-<seed>/` of a
-    population), `shared/` (stages that trials have in common), `source/` (the run that is adapted), `tune/` (what Ray
-    Tune goes on from) and `results/`.
+    Layout: `sweep.json`, `runs/<digest of the setting>-<seed>/` (run folders; of a population `runs/<trial>-<seed>/`),
+    `source/` (the run that is adapted), `tune/` (what Ray Tune goes on from) and `results/`.
     """
 
-    kind, plan_file, holds = "sweep", "sweep.json", _SweepFile
-    #: Digests of the versions that trials adapt, of a folder that was opened.
-    versions: Mapping[str, str] = MappingProxyType({})
+    kind, plan_file, holds = "sweep", "sweep.json", StudyFile[Sweep]
 
-    def check_source(self) -> None:
-        """Refuse to go on by the copy of a run that has other versions by now; where it is gone the copy does.
+    @staticmethod
+    def fights(plan: Sweep) -> dict[str, str]:
+        """Return the digests of the fights that trials learn and are evaluated in."""
+        return {name: scenario_digest(name) for name in (plan.plan.scenario, plan.scenario)}
 
-        Raises:
-            RunFolderError: naming the run.
-        """
-        adapted = self.plan.adaptation
-        if adapted is not None and Path(adapted.run).exists() and _versions(adapted.source) != self.versions:
-            expected, remedy = f"the versions of {adapted.run} that it was created with", "name another folder"
-            raise RunFolderError(self.path, expected, "others there", remedy)
+    @property
+    def graph(self) -> str:
+        """The skill graph of all trials."""
+        return self.plan.plan.graph
 
     def check_memory(self) -> None:
         """Refuse a plan that needs more memory than this machine may spare; raises DataError."""
         self.plan.plan.check_memory()
 
-    def description(self) -> _SweepFile:
-        """Return what `sweep.json` holds when it is begun."""
-        project = ProjectDigest.of(self.plan.plan.graph)
-        source = {} if self.plan.adaptation is None else _versions(self.plan.adaptation.source)
-        return _SweepFile(_fights(self.plan), source, project, self.plan)
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The trials that are known before."""
+        sweep = self.plan
+        known = ((setting, seed) for setting in ([] if sweep.searched else sweep.settings()) for seed in sweep.seeds)
+        return tuple(Unit(f"{_named(setting)}, seed {seed}", _WORK, (setting, seed)) for setting, seed in known)
 
-    @classmethod
-    def open(cls, path: Path) -> SweepFolder:
-        """Open a sweep that `create` began.
+    def row(
+        self, setting: Setting, seed: int, state: str, reported: Mapping[str, Any], error: str = "", trial: str = ""
+    ) -> dict[str, Any]:
+        """Return a trial as a row: its setting and seed, how it ended, its last figures and its run."""
+        row = {name: to_json(value) if isinstance(value, list | tuple) else value for name, value in setting.items()}
+        row |= {SEED: seed, "state": state, STEP: reported.get(STEP)}
+        names = (self.plan.metric, RETURN, *([TRAINING_RETURN] if self.plan.scheduler == "pbt" else []))
+        row |= {name: reported.get(name) for name in names}
+        row |= {name: reported.get(name) if state == FINISHED else None for name in (WINS, EPISODES, LOW, HIGH, NODE)}
+        return row | {"error": error, "run": self.run_path(setting, seed, trial).relative_to(self.path).as_posix()}
+
+    def run_path(self, setting: Setting, seed: int, trial: str = "") -> Path:
+        """Return the folder of a trial's run: by its setting, or of a population, whose settings change, by its id."""
+        name = trial if self.plan.scheduler == "pbt" else digest_of(dict(setting))[:_DIGITS]
+        return self.path / "runs" / f"{name}-{seed}"
+
+    def run(self, path: Path, setting: Setting, seed: int) -> RunFolder:
+        """Open a trial's run in a folder, begun if it is not there.
 
         Raises:
-            SoulsGraphError: if it is no sweep, its plan does not hold, or a fight changed since it was begun.
+            SoulsGraphError: if another run is in its folder.
         """
-        file, begun = path / cls.plan_file, cls.read(path)
-        if begun.fights != _fights(begun.plan):
-            raise RunFolderError(file, "the fights that it was created with", "that they changed", "restore them")
-        folder = cls(path, begun.plan)
-        folder.versions = begun.source
-        return folder
-
-    def run_path(self, setting: Setting, seed: int) -> Path:
-        """Return the folder of a trial's run."""
-        return self.path / "runs" / f"{digest_of(dict(setting))[:_DIGITS]}-{seed}"
-
-    def run(self, setting: Setting, seed: int) -> RunFolder:
-        """Open a trial's run, begun if it is not there.
-
-        Raises:
-            RunFolderError: if another run is in its folder.
-        """
-        path, plan = self.run_path(setting, seed), self.plan.plan_of(setting, seed)
-        if self.plan.adaptation is not None:
-            return self._adapted(path, plan)
-        if not (path / RunFolder.plan_file).exists():
+        plan, begun = self.plan.plan_of(setting, seed), (path / RunFolder.plan_file).exists()
+        if self.plan.source is not None:
+            # A copy of the run, whose stages learn by the trial's plan.
+            run = RunFolder.open(path) if begun else self._copied(RunFolder.open(self.source), path)
+            return RunFolder(run.path, plan, run.fight)
+        if not begun:
             return RunFolder.create(path, plan)
-        run = RunFolder.open(path)
-        if run.plan != plan:
-            raise RunFolderError(path, "the run of this trial", "one by another plan", "remove it")
+        check_same(run := RunFolder.open(path), plan)
         return run
 
-    def _adapted(self, path: Path, plan: Plan) -> RunFolder:
-        """Open a copy of the run that trials adapt, by a trial's plan."""
-        if not (path / RunFolder.plan_file).exists():
-            source = RunFolder.open(self.source)
-            lineage.branch(source, path, lineage.domain_chain(source)[-1])
-        return _by(plan, RunFolder.open(path))
+    def prepare(self) -> None:
+        """Copy the run that trials begin with, which may change later, into the folder; raises WriteError."""
+        if self.plan.source is not None and not self.source.exists():
+            self._copied(self.plan.source.folder, self.source)
 
-    def copy_source(self) -> None:
-        """Copy the run that trials adapt, which may change later, into the folder.
-
-        Raises:
-            RunFolderError: if it changed already, since the sweep was begun.
-            WriteError: if it cannot be written.
-        """
-        if (adapted := self.plan.adaptation) is not None and not self.source.exists():
-            if self.versions:
-                self.check_source()
-            lineage.branch(adapted.source, self.source, lineage.domain_chain(adapted.source)[-1])
-
-    def member_path(self, number: int, seed: int) -> Path:
-        """Return the folder of the run of a member of a population."""
-        return self.path / "runs" / f"member-{number:05}-{seed}"
-
-    def member(self, number: int, setting: Setting, seed: int) -> RunFolder:
-        """Open the run of a member of a population, whose options change: its stages learn by those it has now."""
-        path, plan = self.member_path(number, seed), replace(self.plan.plan, seed=seed)
-        begun = (path / RunFolder.plan_file).exists()
-        run = RunFolder.open(path) if begun else RunFolder.create(path, plan)
-        return _by(self.plan.plan_of(setting, seed), run)
+    def _copied(self, run: RunFolder, path: Path) -> RunFolder:
+        """Copy what a trial begins with: the skills upstream of the one that it trains, or all of the last domain."""
+        if self.plan.stage is None:
+            return lineage.branch(run, path, lineage.domain_chain(run)[-1])
+        return lineage.branch(run, path, run.plan.scenario, run.plan.skill_graph.upstream(self.plan.stage))
 
     @property
     def source(self) -> Path:
-        """The folder of the run that trials adapt, as it was when the sweep was begun."""
+        """The folder of the run that trials begin with, as it was when the sweep was begun."""
         return self.path / "source"
 
     @property
-    def shared(self) -> Path:
-        """The folder of the stages that trials have in common."""
-        return self.path / "shared"
-
-    @property
     def tune(self) -> Path:
-        """The folder of what Ray Tune, or a population, goes on from."""
+        """The folder of what Ray Tune goes on from."""
         return self.path / "tune"

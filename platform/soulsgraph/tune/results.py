@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from operator import itemgetter
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
@@ -13,20 +16,27 @@ from rich.console import RenderableType
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.tables import Printed, Table, frame_of, read_rows, readable_table, write_rows
 from soulsgraph.runs.progress import Interruption
-from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, WIN_RATE, Setting, SweepFolder
-from soulsgraph_envs.core.config import to_json
+from soulsgraph.tune.folder import (
+    EPISODES,
+    FAILED,
+    FINISHED,
+    INTERRUPTED,
+    OPTIONS,
+    RETURN,
+    STOPPED,
+    TRIALS,
+    WIN_RATE,
+    Setting,
+    SweepFolder,
+)
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
     from ray.tune.experiment import Trial
 
     from soulsgraph.pages.report import Section
 
-#: How a trial ended, as its row has it.
-FINISHED, STOPPED, FAILED, INTERRUPTED = "finished", "stopped early", "failed", "interrupted"
 #: How Ray Tune calls a trial that ended.
 _ENDED = {"TERMINATED": FINISHED, "ERROR": FAILED}
 #: Settings whose curves are drawn.
@@ -38,59 +48,34 @@ _LEAST_DIGITS, _ALL_DIGITS = 4, 17
 
 
 def rows_of(folder: SweepFolder) -> list[dict[str, Any]]:
-    """Return the trials so far as rows, those that did not begin included, in the order of their run folders."""
+    """Return the trials so far as rows, those that did not begin included, in the order of their run folders.
+
+    A row has the setting and seed of a trial, how it ended, and its last figures.
+    """
+    if not folder.plan.searched:
+        file = folder.path / folder.tables / f"{TRIALS}.parquet"
+        return sorted(map(dict, read_rows(file) if file.exists() else []), key=itemgetter("run"))
     # Imported here: it takes seconds.
-    from soulsgraph.tune.tuners import trials_of
-
-    if folder.plan.scheduler == "pbt":
-        return _rows_of_members(folder)
-    return sorted((_row_of_trial(folder, trial) for trial in trials_of(folder)), key=itemgetter("run"))
-
-
-def _rows_of_members(folder: SweepFolder) -> list[dict[str, Any]]:
-    from soulsgraph.tune.population import Population
+    from soulsgraph.tune.tuners import seed_of, trials_of
 
     rows = []
-    for seed in folder.plan.seeds:
-        for number, member in enumerate(Population.of(folder, seed).members):
-            state = FAILED if member.error else FINISHED if member.finished else INTERRUPTED
-            path = folder.member_path(number, seed)
-            row = _row(folder, path, member.setting, seed, state, member.reported, member.error)
-            rows.append(row | {TRAINING_RETURN: member.reported.get(TRAINING_RETURN)})
+    for trial in trials_of(folder):
+        reported, state = trial.last_result or {}, _ENDED.get(trial.status, INTERRUPTED)
+        state = STOPPED if state == FINISHED and EPISODES not in reported else state
+        setting, seed = trial.config[OPTIONS], seed_of(trial.config, folder.plan.seeds)
+        rows.append(folder.row(setting, seed, state, reported, _error(trial), trial.trial_id))
     return sorted(rows, key=itemgetter("run"))
-
-
-def _row_of_trial(folder: SweepFolder, trial: Trial) -> dict[str, Any]:
-    from soulsgraph.tune.trial import EPISODES, OPTIONS, seed_of
-
-    reported, setting, seed = trial.last_result or {}, trial.config[OPTIONS], seed_of(trial.config, folder.plan.seeds)
-    state = _ENDED.get(trial.status, INTERRUPTED)
-    state = STOPPED if state == FINISHED and EPISODES not in reported else state
-    return _row(folder, folder.run_path(setting, seed), setting, seed, state, reported, _error(trial))
-
-
-def _row(
-    folder: SweepFolder, path: Path, setting: Setting, seed: int, state: str, reported: Mapping[str, Any], error: str
-) -> dict[str, Any]:
-    """Return a trial as a row: its setting and seed, how it ended, and its last figure."""
-    from soulsgraph.tune.trial import EPISODES, HIGH, LOW, NODE, STEP, WINS
-
-    whole = state == FINISHED
-    row = {**_cells(setting), "seed": seed, "state": state}
-    row |= {name: reported.get(name) for name in (STEP, folder.plan.metric)}
-    row |= {name: reported.get(name) if whole else None for name in (WINS, EPISODES, LOW, HIGH, NODE)}
-    return {**row, "error": error, "run": path.relative_to(folder.path).as_posix()}
 
 
 def _error(trial: Trial) -> str:
     """Return the last line of what a trial failed by; empty where it did not."""
-    error = trial.get_pickled_error() or trial.get_error() if trial.status == "ERROR" else None
+    if trial.status != "ERROR":
+        return ""
+    try:
+        error = trial.get_pickled_error() or trial.get_error()
+    except (EOFError, OSError, UnpicklingError):
+        return "its error could not be written whole, as on a full disk."
     return str(getattr(error, "cause", error)).strip().rpartition("\n")[2] if error else ""
-
-
-def _cells(setting: Setting) -> dict[str, Any]:
-    """Return a setting as columns have it: a list as text."""
-    return {name: to_json(value) if isinstance(value, list | tuple) else value for name, value in setting.items()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,21 +108,50 @@ class SweepResults(Printed):
     def finished(self) -> list[Mapping[str, Any]]:
         """The rows of trials that were trained to the end, those of the best setting first.
 
-        Of populations, whose settings change, the member first that was best while it learned.
+        Settings are compared where all seeds of each were seen to the same step, those that were seen furthest: of the
+        seeds that ASHA lets go on the luckiest would say most. Where they win alike they stand by their mean return. Of
+        populations, whose settings change, the member comes first that was best while it learned.
         """
-        return sorted(self._whole, key=lambda row: -self._mean(row))
+        whole = [row for row in self._distinct if row["state"] == FINISHED]
+        if self._by_members:
+            return sorted(whole, key=lambda row: -float(row["training_return"]))
+        standings = self._standings
+        return sorted(whole, key=lambda row: standings[self._setting(row)], reverse=True)
 
     @property
-    def _whole(self) -> list[Mapping[str, Any]]:
-        """The rows of trials that were trained to the end, one a run: a setting that was drawn twice counts once."""
-        return list({row["run"]: row for row in self.rows if row["state"] == FINISHED}.values())
+    def _distinct(self) -> list[Mapping[str, Any]]:
+        """The rows of trials, one a run: a setting that was drawn twice counts once."""
+        return list({row["run"]: row for row in self.rows}.values())
 
-    def _mean(self, of: Mapping[str, Any]) -> float:
-        if self._by_members:
-            return float(of[TRAINING_RETURN])
-        names = self.folder.plan.space.names
-        rates = [row[self._metric] for row in self._whole if _same(row, of, names)]
-        return float(sum(rates) / len(rates))
+    def _setting(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(row[name] for name in self.folder.plan.space.names)
+
+    @cached_property
+    def _standings(self) -> dict[tuple[Any, ...], tuple[float, ...]]:
+        """By setting the step to which all of its seeds were seen, and its mean figures there; the best is highest."""
+        by_setting: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+        for row in self._distinct:
+            by_setting.setdefault(self._setting(row), []).append(row)
+        seeds, metrics = len(self.folder.plan.seeds), dict.fromkeys((self._metric, RETURN))
+        found = {}
+        for setting, rows in by_setting.items():
+            step = min(row["step"] or 0 for row in rows) if len(rows) == seeds else 0
+            if not all(row["state"] == FINISHED for row in rows):
+                rows = [self._seen(row, step) for row in rows]
+            figures = ([float(row[name]) for row in rows if row.get(name) is not None] for name in metrics)
+            found[setting] = (float(step), *(sum(one) / len(one) if one else -math.inf for one in figures))
+        return found
+
+    def _seen(self, row: Mapping[str, Any], step: int) -> Mapping[str, Any]:
+        """Return the last point of a trial's learning curve up to a step; nothing without one."""
+        points = self._points(row)
+        seen = None if points is None else points[points["step"] <= step]
+        return {} if seen is None or seen.empty else seen.iloc[-1].to_dict()
+
+    @property
+    def too_short(self) -> bool:
+        """Whether no trial won a fight: settings stand by their mean return, and little can be said of them."""
+        return self._metric == WIN_RATE and bool(self.finished) and not any(row[WIN_RATE] for row in self.finished)
 
     @property
     def _by_members(self) -> bool:
@@ -147,9 +161,13 @@ class SweepResults(Printed):
     def best(self) -> dict[str, Any]:
         """The setting of the highest mean figure, of populations the last one of their best member.
 
-        Empty where no trial finished.
+        Empty where nothing was seen of all seeds of a setting.
         """
-        return {name: row[name] for row in self.finished[:1] for name in self.folder.plan.space.names}
+        names = self.folder.plan.space.names
+        if self._by_members:
+            return {name: row[name] for row in self.finished[:1] for name in names}
+        setting, (step, *_) = max(self._standings.items(), key=itemgetter(1), default=((), (0.0,)))
+        return dict(zip(names, setting, strict=True)) if step else {}
 
     @property
     def _names(self) -> Sequence[str]:
@@ -198,6 +216,14 @@ class SweepResults(Printed):
         """Lines about trials that did not finish, and where the files are."""
         counts = {state: sum(row["state"] == state for row in self.rows) for state in (STOPPED, FAILED, INTERRUPTED)}
         lines = [f"{count} of {self.folder.plan.trials} trials {state}" for state, count in counts.items() if count]
+        if self.too_short:
+            lines.append(
+                "no trial won a fight: these runs are too short to tell settings apart; they stand by mean return"
+            )
+        elif counts[STOPPED] and (best := self.best):
+            step = int(self._standings[tuple(best.values())][0])
+            named = ", ".join(f"{name} {value}" for name, value in best.items())
+            lines.append(f"best of the settings whose seeds were all seen to decision {step:,}: {named}")
         return [*lines, f"results in {self.folder.path / 'results'}"]
 
     def save(self) -> None:
@@ -207,7 +233,7 @@ class SweepResults(Printed):
             WriteError: if the place cannot be written.
         """
         results = self.folder.path / "results"
-        write_rows(results / "trials.parquet", self.rows)
+        write_rows(results / f"{TRIALS}.parquet", self.rows)
         if tables := self.tables:
             # Imported here, as below: it takes a moment, and most of a sweep needs none.
             from soulsgraph.pages.report import Report
@@ -262,19 +288,21 @@ class SweepResults(Printed):
         named = {_BEST: [curves[run] for run in best.values()], _MEAN: [*curves.values()]}
         note = (
             "Greedy play at each comparison: the mean of the best member of each seed, and that of all members; a band "
-            "reaches from the lowest of them to the highest. A member that went on from another has the other's curve "
-            "until then."
+            "reaches from the lowest of them to the highest. A member's curve goes on where it copied another."
         )
         return {name: _over_seeds(found) for name, found in named.items() if found}, note
 
-    def _curve_of(self, row: Mapping[str, Any]) -> pd.DataFrame | None:
+    def _points(self, row: Mapping[str, Any]) -> pd.DataFrame | None:
         """Return the last stage's points of the learning curves of a trial's run; None where it has none."""
         file = self.folder.path / row["run"] / "results" / "curves.parquet"
         if not file.exists():
             return None
         points = frame_of(read_rows(file))
-        points = points[points["stage"] == points["stage"].iloc[-1]].sort_values("step").reset_index()
-        return points.assign(mean=self._axis[1] * points[self._metric])[["step", "mean"]]
+        return points[points["stage"] == points["stage"].iloc[-1]].sort_values("step").reset_index()
+
+    def _curve_of(self, row: Mapping[str, Any]) -> pd.DataFrame | None:
+        points = self._points(row)
+        return None if points is None else points.assign(mean=self._axis[1] * points[self._metric])[["step", "mean"]]
 
     def check(self) -> None:
         """Refuse results that are not whole.
@@ -327,7 +355,3 @@ def _named(setting: Setting, digits: int) -> str:
     alike = len({name.rpartition(".")[0] for name in setting}) == 1
     values = {name: f"{value:.{digits}g}" if isinstance(value, float) else value for name, value in setting.items()}
     return ", ".join(f"{name.rpartition('.')[2] if alike else name} {one}" for name, one in values.items())
-
-
-def _same(row: Mapping[str, Any], other: Mapping[str, Any], names: Sequence[str]) -> bool:
-    return all(row[name] == other[name] for name in names)

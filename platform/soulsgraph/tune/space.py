@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
-
-import numpy as np
 
 from soulsgraph_envs.core.config import Where, read_file, require, validate
 from soulsgraph_envs.core.errors import UnknownNameError, plain_number, shown
@@ -20,8 +17,6 @@ Search = Literal["grid", "random", "optuna"]
 _RANGE_KEYS = {"low", "high"}
 #: Settings of a grid that are checked, and trained at most.
 MOST_SETTINGS = 10_000
-#: Of a population's changes the share that is drawn anew, and by how much a number is moved otherwise.
-_DRAWN_ANEW, _STEP = 0.25, 0.2
 
 
 @dataclass(frozen=True)
@@ -43,13 +38,6 @@ class SearchRange:
     def ends(self, whole: bool) -> tuple[float, float]:
         """Return both ends, as whole numbers for an option that is one."""
         return (int(self.low), int(self.high)) if whole else (self.low, self.high)
-
-    def draw(self, whole: bool, drawn: np.random.Generator) -> float:
-        """Return a number drawn from it, both ends included where it is whole."""
-        low, high = self.ends(whole)
-        high += whole
-        value = math.exp(drawn.uniform(math.log(low), math.log(high))) if self.log else drawn.uniform(low, high)
-        return min(int(value), self.ends(True)[1]) if whole else min(max(value, low), high)
 
 
 @dataclass(frozen=True)
@@ -84,30 +72,10 @@ class SearchSpace:
         listed = {name: choose([*values]) for name, values in self.lists.items()}
         return {**listed, **{name: _domain(one, is_whole(name)) for name, one in self.ranges.items()}}
 
-    def draw(self, drawn: np.random.Generator) -> dict[str, Any]:
-        """Return a setting drawn from the lists and ranges."""
-        values = {name: known[int(drawn.integers(len(known)))] for name, known in self.lists.items()}
-        return {**values, **{name: one.draw(is_whole(name), drawn) for name, one in self.ranges.items()}}
-
-    def changed(self, setting: Mapping[str, Any], drawn: np.random.Generator) -> dict[str, Any]:
-        """Return a setting each of whose options is drawn anew or moved a little (Jaderberg et al. 2017, explore)."""
-        other = self.draw(drawn)
-        return {
-            name: other[name] if drawn.random() < _DRAWN_ANEW else self._moved(name, value, drawn)
-            for name, value in setting.items()
-        }
-
-    def _moved(self, name: str, value: Any, drawn: np.random.Generator) -> Any:
-        """Return an option's neighbour in its list, or a number a fifth higher or lower, a small whole one by 1."""
-        up = bool(drawn.integers(2))
-        if (known := self.lists.get(name)) is not None:
-            index = known.index(value) + (1 if up else -1)
-            return known[min(max(index, 0), len(known) - 1)]
-        low, high = self.ranges[name].ends(whole := is_whole(name))
-        moved = value * (1.0 + _STEP if up else 1.0 - _STEP)
-        if whole and (moved := round(moved)) == value:
-            moved += 1 if up else -1
-        return min(max(moved, low), high)
+    def clipped(self, setting: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a setting with every number within its range."""
+        ends = {name: one.ends(is_whole(name)) for name, one in self.ranges.items()}
+        return {**setting, **{name: min(max(setting[name], low), high) for name, (low, high) in ends.items()}}
 
 
 def _domain(one: SearchRange, whole: bool) -> Any:

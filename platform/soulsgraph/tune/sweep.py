@@ -16,13 +16,15 @@ from rich.console import Console
 from soulsgraph.api import OPTIONS, know_projects, plan_values
 from soulsgraph.paper.study import ADAPTED, SHIFTED
 from soulsgraph.results.tables import OutputConsole
+from soulsgraph.runs.lineage import frozen_versions
 from soulsgraph.runs.places import Place
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import resumable, silence_advice
 from soulsgraph.runs.run_folder import check_given
-from soulsgraph.tune.folder import Sweep, SweepFolder, SweptAdaptation
+from soulsgraph.tune.folder import Sweep, SweepFolder, SweptRun
 from soulsgraph.tune.results import SweepResults, rows_of
 from soulsgraph.tune.space import SearchSpace, load_space, read_space
+from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.config import EACH_ONCE, AnyPath, Between, Keywords, Where, check_arguments, listed
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.extras import check_extra
@@ -33,7 +35,7 @@ _SPACE = Where(None, "space", "correct the value")
 #: Fields of a sweep that are keywords by their own names.
 _SEARCHING = ("search", "samples", "scheduler", "stage")
 #: What of a plan and of a sweep is no keyword by its own name.
-_LEFT_OUT = ("seed", "env_runners", "synchronous", "learners", "overrides", "plan", "space", "seeds", "adaptation")
+_LEFT_OUT = ("seed", "env_runners", "synchronous", "learners", "overrides", "plan", "space", "seeds", "source")
 #: By which Ray Tune logs to no files, and prints nothing.
 _QUIET = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "RAY_AIR_NEW_OUTPUT": "0"}
 
@@ -63,9 +65,10 @@ def sweep(
             1e-3, "log": True}}}.
         seeds: Training seeds of each setting, counted from 200, 3 if not given; from Python also a list of them.
         run: Folder of the sweep, begun if it does not exist: a run folder for each trial, and results.
-        adapt: Run folder with trained skills, or agent of the zoo, that trials adapt to the scenario, by its plan.
+        adapt: Run folder with trained skills, or agent of the zoo, that trials adapt to the scenario, by its plan; with
+            `stage` they train that skill of it anew.
         skills: Skills to adapt; dodge and heal_attack if not given.
-        budget: Decisions for each skill to adapt; 40,000 times the run's scale if not given.
+        budget: Decisions for each skill; of an adaptation 40,000 times the run's scale if not given.
         project: Folder of a project with skills of your own; not needed for installed projects.
         address: Ray cluster whose nodes train trials, as HOST:PORT or auto; with pbt each has to see the folder.
         quiet: Print nothing.
@@ -106,29 +109,31 @@ def _planned_sweep(
 ) -> SweepFolder:
     if space is None:
         raise SoulsGraphError("sweep: expected the TOML file of a space to search, found none; name it.")
-    values, adaptation = plan_values(planned), None
-    if adapting:
-        usual = {"scenario": values.pop("scenario", SHIFTED), "skills": ADAPTED}
-        adaptation = SweptAdaptation(**usual | dict(adapting))
-        plan = adapted_plan(adaptation, values)
-    else:
-        plan = Plan(**values)
-    asked = Sweep(plan, _space(space, plan), **searching, adaptation=adaptation)
+    values, source, stage = plan_values(planned), None, searching.get("stage")
+    if adapting and stage is None:
+        source = SweptRun(**{"scenario": values.pop("scenario", SHIFTED), "skills": ADAPTED} | dict(adapting))
+    elif adapting:
+        home = open_run(Path(adapting["run"])).plan.scenario
+        source = SweptRun(**{"scenario": home, "skills": (stage,)} | dict(adapting))
+    plan = Plan(**values) if source is None else adapted_plan(source, values)
+    asked = Sweep(plan, _space(space, plan), **searching, source=source)
+    if source is not None:
+        for one in asked.stages(source.folder):
+            frozen_versions(source.folder, one)
     return SweepFolder.planned(path, asked)
 
 
 def opened_sweep(
     path: Path, space: AnyPath | _Given | None, searching: _Given, planned: _Given, adapting: _Given
 ) -> SweepFolder:
-    """Open a sweep to go on with it; raises SoulsGraphError where what is given contradicts, or its source changed."""
+    """Open a sweep to go on with it; raises SoulsGraphError where what is given contradicts it."""
     folder = SweepFolder.open(path)
     begun, values = folder.plan, plan_values(planned, folder.plan.plan.graph)
     if adapting and "scenario" in values:
         adapting = {**adapting, "scenario": values.pop("scenario")}
     check_given(path, begun, {**searching, **({} if space is None else {"space": _space(space, begun.plan)})})
     check_given(path, begun.plan, values)
-    check_given(path, begun.adaptation, adapting)
-    folder.check_source()
+    check_given(path, begun.source, adapting)
     return folder
 
 
@@ -137,19 +142,17 @@ def _space(space: AnyPath | _Given, plan: Plan) -> SearchSpace:
     return load_space(Path(space), skills) if isinstance(space, str | Path) else read_space(space, _SPACE, skills)
 
 
-def adapted_plan(adaptation: SweptAdaptation, changes: Mapping[str, Any]) -> Plan:
-    """Return the plan of the run that is adapted, with another number of episodes, or `overrides` beside its own.
+def adapted_plan(source: SweptRun, changes: Mapping[str, Any]) -> Plan:
+    """Return the plan of the run that trials begin with, with other episodes, or `overrides` beside its own.
 
     Raises:
-        SoulsGraphError: for any other field, an unknown option, or what the run cannot adapt.
+        SoulsGraphError: for any other field, or an unknown option.
     """
-    source = adaptation.source
-    adaptation.stages(source)
-    plan = source.plan
+    plan = source.folder.plan
     for name in changes:
         if name not in (_EPISODES, _OVERRIDES):
             raise SoulsGraphError(
-                f"{name}: expected none with an adaptation, which goes by the plan of {adaptation.run}, found "
+                f"{name}: expected none with an adaptation, which goes by the plan of {source.run}, found "
                 f"{shown(changes[name])}; leave it out."
             )
     overrides = {**plan.overrides, **changes.get(_OVERRIDES, {})}
@@ -166,17 +169,23 @@ def run_sweep(folder: SweepFolder, console: Console, address: str | None = None)
     folder.plan.check_learns()
     # Imported here: it takes seconds.
     with uninterrupted():
+        from soulsgraph.runs.studies import run_study
         from soulsgraph.runs.workplace import joined_session
-        from soulsgraph.tune.tuners import train_trials
         from soulsgraph_clusters.sessions.nodes import probed
 
-    with joined_session(folder, console, Place(address)):
-        console.print(f"sweep {folder.path}: {folder.plan.trials} trials", highlight=False, soft_wrap=True)
-        with probed(folder.path), _quiet_tune():
-            folder.copy_source()
+    if folder.plan.searched:
+        with joined_session(folder, console, Place(address)), probed(folder.path), _quiet_tune():
+            from soulsgraph.tune.tuners import train_trials
+
+            console.print(f"sweep {folder.path}: {folder.plan.trials} trials", highlight=False, soft_wrap=True)
+            folder.prepare()
             train_trials(folder, console.quiet)
-            results = SweepResults(folder, rows_of(folder))
-        results.save()
+            rows = rows_of(folder)
+    else:
+        run_study(folder, console, address)
+        rows = rows_of(folder)
+    results = SweepResults(folder, rows)
+    results.save()
     results.check()
     return results
 

@@ -68,7 +68,7 @@ def test_both_names_of_the_main_job_are_one_command():
         ("train", TrainingPlace, set()),
         ("study reproduce", Study, {"overrides"}),
         ("study continual", ContinualStudy, {"sequence", "options"}),
-        ("study sweep", Sweep, {"plan", "space", "seeds", "adaptation"}),
+        ("study sweep", Sweep, {"plan", "space", "seeds", "source"}),
     ],
 )
 def test_every_field_of_a_plan_and_a_study_is_an_option(command, cls, hidden):

@@ -12,6 +12,7 @@ from fakes.runs import pretend_run
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.study import ContinualFolder, ContinualStudy
 from soulsgraph.paper.study import ReproductionFolder, Study
+from soulsgraph.project.comparing import GraphFolder, GraphStudy
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.runs import workplace
 from soulsgraph.runs.evaluate import evaluation_seeds
@@ -52,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     RunFolder.create(place / "unusual", replace(unusual, synchronous=True))
     RunFolder.create(place / "set", Plan(scale=0.01, overrides={"dodge.gamma": 0.9, "n_step": 3}))
     RunFolder.create(place / "baseline", Plan(graph="end-to-end", scale=0.01))
-    RunFolder.create(place / "compared" / "paper" / "seed-0", Plan(scale=0.01))
+    GraphFolder.create(place / "compared", GraphStudy(Plan(scale=0.01), ("paper", "end-to-end"), (0,)))
     pretend_run(place / "trained", Plan(scale=0.01))
     study = Study("paper", (101, 102), 11, 0.01, False, True, True, overrides={"double_q": True})
     ReproductionFolder.create(place / "reproduction", study)

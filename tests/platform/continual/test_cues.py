@@ -48,7 +48,8 @@ def test_another_tempo_is_told_by_its_factor(factor):
 
 def test_dearer_blows_are_told_by_their_cost():
     cues = compare_cues(make_skill("dodge"), fight(), fight(cost=0.3, seed=1))
-    assert [cue.cost for cue in cues] == pytest.approx([1.5, 1.5], rel=0.05)
+    factors = [float(cue.change.removeprefix("cost x")) for cue in cues]
+    assert factors == pytest.approx([1.5, 1.5], rel=0.05)
     assert changed_cues(cues)
 
 
@@ -63,5 +64,5 @@ def test_an_animation_never_seen_at_home_is_new():
 
 @given(share=st.floats(0.0, 1.0))
 def test_changed_cues_count_from_a_material_share_of_decisions_on(share):
-    cues = (Cue(Column.BOSS_ANIMATION, 9, 0.0, share), Cue(Column.BOSS_ANIMATION, 3, 1.0, 1.0 - share))
+    cues = (Cue(Column.BOSS_ANIMATION, 9, share, "new"), Cue(Column.BOSS_ANIMATION, 3, 1.0 - share))
     assert bool(changed_cues(cues)) == (share >= CHANGED_DECISIONS)

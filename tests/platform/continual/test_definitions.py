@@ -44,13 +44,14 @@ def test_the_worked_example_comes_out():
     shown = {name.strip("`"): float(value) for name, *_, value in _table("metric")}
     assert shown.keys() == METRICS.keys() - {"forward_transfer_ticks"}, "the example has no ticks"
     for name, value in shown.items():
-        assert scores.scores[name, "mine"].values.mean == pytest.approx(value, abs=5e-4), name
+        assert scores.scores[name, "mine"].values.mean() == pytest.approx(value, abs=5e-4), name
 
 
 def test_the_example_of_a_task_that_comes_again_comes_out():
     rows = [{**_row("mine", int(after), 0, task, rate), "task_name": "aba"[task - 1]}
             for after, *rates in _table("finished") for task, rate in enumerate(rates, 1)]  # fmt: skip
     frame = pd.DataFrame(rows)
-    found = RunTables({EVALUATIONS: frame}, score(frame)).rows()["returning"]
+    found = RunTables({EVALUATIONS: frame}, score(frame)).returning
+    assert found is not None
     shown = {name.strip("`"): float(value) for name, *_, value in _table("quantity")}
-    assert {row["quantity"]: row["mean"] for row in found} == pytest.approx(shown, abs=5e-4)
+    assert found.groupby("quantity")["value"].mean().to_dict() == pytest.approx(shown, abs=5e-4)

@@ -10,8 +10,8 @@ from PIL import Image
 from fakes.continual import InventedRun
 from soulsgraph.continual.report import RunTables, _few, write_continual_report
 from soulsgraph.continual.scoring import score
-from soulsgraph.continual.study import StudySession
 from soulsgraph.results.tables import read_rows
+from soulsgraph.runs.study_folder import StudySession
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 PARTS = (

@@ -3,22 +3,19 @@
 import filecmp
 import shutil
 from contextlib import suppress
-from dataclasses import replace
 
 import pandas as pd
 import pytest
 
-from soulsgraph.continual import choosing, selecting, study, unit
+from soulsgraph.continual import choosing, selecting, unit
 from soulsgraph.continual.files import COSTS, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS
-from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.selecting import Selection
-from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit, sessions_of, shares
+from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit, shares
 from soulsgraph.continual.unit import UnitRun, train_first
-from soulsgraph.results.tables import read_rows, write_rows
+from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds
 from soulsgraph.runs.progress import Interruption
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError
-from soulsgraph_envs.core.machine import Memory
+from soulsgraph_envs.core.errors import SoulsGraphError
 
 SEQUENCE = """
 name = "there and back"
@@ -73,8 +70,9 @@ def copy_of(folder):
 
 
 def done(folder, method, supervisor=None):
-    UnitRun(folder, ContinualUnit(method, 3), supervisor or Watching()).run()
-    return {name: folder.unit_path(ContinualUnit(method, 3)) / f"{name}.parquet" for name in LEFT}
+    unit = next(one for one in folder.units if one.arguments == (ContinualUnit(method, 3),))
+    folder.keep(unit, UnitRun(folder, *unit.arguments, supervisor or Watching()).run())
+    return {name: folder.rows_of(unit) / f"{name}.parquet" for name in LEFT}
 
 
 class Killed(BaseException):
@@ -139,22 +137,25 @@ def test_a_unit_that_is_killed_after_every_state_ends_as_one_that_was_not(
 
 def test_states_of_units_that_are_done_are_removed_and_what_units_share_stays(tmp_path):
     folder = ContinualFolder.create(tmp_path / "study", study_of(tmp_path, methods=("kept", "newest")))
-    first, kept, newest = (ContinualUnit(name, 3) for name in (FIRST, "kept", "newest"))
-    assert [one.name for one in folder.left] == ["first 3", "kept 3", "newest 3"]
-    (shared,) = folder.results(first)
-    shared.parent.mkdir(parents=True)
-    shared.touch()
+    kept, newest = (ContinualUnit(name, 3) for name in ("kept", "newest"))
+    units = {unit.name: unit for unit in folder.units}
+    assert [(unit.name, unit.first) for unit in folder.left] == [
+        ("first 3", True),
+        ("kept 3", False),
+        ("newest 3", False),
+    ]
+    folder.first(3).mkdir(parents=True)
+    folder.keep(units["first 3"], {})
     for one in (kept, newest):
         (folder.unit_path(one) / "task-0001").mkdir(parents=True)
     rows = [{"method": "kept", "seed": 3}]
-    for file in folder.results(kept):
-        write_rows(file, rows)
+    folder.keep(units["kept 3"], dict.fromkeys(LEFT, rows))
     folder.assemble()
-    assert folder.left == [newest]
+    assert folder.left == [units["newest 3"]]
     assert folder.states(kept) == []
     assert [path.name for path in folder.states(newest)] == ["task-0001"]
-    assert shared.is_file()
-    assert all(read_rows(folder.table(name)) == rows for name in LEFT)
+    assert folder.first(3).is_dir()
+    assert all(read_rows(folder.path / "results" / f"{name}.parquet") == rows for name in LEFT)
 
 
 def test_a_sequence_returns_to_a_boss_and_kept_versions_end_every_fight_as_before(begin):
@@ -181,14 +182,15 @@ def test_selection_is_charged_and_looks_at_each_skill_beside_the_task_that_it_le
 
     monkeypatch.setattr(unit, "select", selected)
     folder = begin("one-hot", skills=("auto",))
-    costs = pd.read_parquet(done(folder, "newest")[COSTS])
+    found = done(folder, "newest")
+    costs = pd.read_parquet(found[COSTS])
     assert costs["selection_decisions"].tolist() == [0, 100, 100]
     assert costs["decisions"].tolist() == [4_600, 1_600, 1_600]
     # What was played at home is kept from task to task.
     assert len(kept) == 1
     nowhere = dict.fromkeys(("camera", "lock_on", "movement", "heal_attack"), 0)
     assert asked == [({**nowhere, "dodge": 0}, 1, 160), ({**nowhere, "dodge": 1}, 2, 160)]
-    table = pd.read_parquet(folder.unit_path(ContinualUnit("newest", 3)) / f"{EVALUATIONS}.parquet")
+    table = pd.read_parquet(found[EVALUATIONS])
     points = table[(table["after"] == 1) & (table["decisions"] > 0)]
     # The curve stands still while skills are selected.
     assert points["decisions"].tolist()[:2] == [1, 100]
@@ -267,51 +269,6 @@ def test_a_study_that_cannot_be_run_is_refused(tmp_path, options, name):
         study_of(tmp_path, **options)
 
 
-def test_a_study_whose_reserves_do_not_fit_in_memory_is_refused_by_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "usable_processors", lambda: 16)
-    memory = Memory(4 << 30, 4 << 30)
-    monkeypatch.setattr("soulsgraph_policies.learning.hyperparameters.usable_memory", lambda: memory)
-
-    def begin(reserve, seeds=16, **options):
-        plan = {"sequence": "S20", "methods": ("kept", "replay"), "seeds": tuple(range(seeds)), **options}
-        return ContinualFolder.planned(
-            tmp_path / "study", ContinualStudy(**plan, options=MethodOptions(reserve=reserve))
-        )
-
-    begin(1_000)
-    begin(1_000_000, seeds=1)
-    begin(1_000_000, methods=("kept", "ewc"))
-    begin(1_000_000, methods=("base",))
-    with pytest.raises(DataError, match=r"replay, in 16 units.*`reserve`"):
-        begin(1_000_000)
-
-
-def test_kept_versions_that_do_not_fit_in_memory_are_counted(tmp_path, monkeypatch):
-    study_of_versions = ContinualStudy("S100", methods=("kept", "newest"), seeds=(0,))
-    most = study_of_versions.unit_bytes("kept")
-    # A version of every skill for each task.
-    assert 100 * 100_000 < most - study_of_versions.unit_bytes("newest") < 100 * 130_000
-    memory = Memory(2 * most - 2, 2 * most - 2)
-    monkeypatch.setattr("soulsgraph_policies.learning.hyperparameters.usable_memory", lambda: memory)
-    with pytest.raises(DataError, match=r"kept, in [12] units"):
-        ContinualFolder.planned(tmp_path / "study", study_of_versions)
-
-
-def test_memory_is_counted_by_what_skills_observe_of_a_sequence():
-    plain, own = (ContinualStudy(name, methods=("replay",), seeds=(0,)).unit_bytes("replay") for name in ("S20", "O20"))
-    # Ids of one's own have an indicator each, up to 974.
-    assert own > 15 * plain
-
-
-@pytest.mark.slow
-def test_a_unit_keeps_no_more_than_is_counted(begin):
-    folder, of = begin(options=MethodOptions(reserve=100)), ContinualUnit("replay", 3)
-    run = UnitRun(folder, of, Watching())
-    run.run()
-    own = sum(values.nbytes for versions in run.own for one in versions.values() for values in one.weights.values())
-    assert 0 < run.method.size_bytes + own <= folder.plan.unit_bytes("replay")
-
-
 FIGHT = 'based_on = "vordt"\nname = "mine"\nboss_hp = [889.0, {}]\n'
 
 
@@ -343,14 +300,3 @@ def test_what_is_no_study_is_refused_by_its_file(tmp_path):
     (tmp_path / "continual.json").write_text("{}")
     with pytest.raises(SoulsGraphError, match=r"continual\.json"):
         ContinualFolder.open(tmp_path)
-
-
-def test_a_session_is_recorded_when_it_begins(tmp_path):
-    folder = ContinualFolder.create(tmp_path / "study", study_of(tmp_path))
-    with folder.session():
-        (begun,) = sessions_of(folder.path)
-        assert begun.wall_time_s == 0.0
-    (ended,) = sessions_of(folder.path)
-    assert replace(ended, wall_time_s=0.0) == begun
-    with folder.session():
-        assert len(sessions_of(folder.path)) == 2

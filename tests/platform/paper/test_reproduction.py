@@ -4,29 +4,24 @@ import json
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from fakes.runs import pretend_training
 from soulsgraph.paper.records import load_reproductions
-from soulsgraph.paper.seed_job import BINS, REFERENCE_ROWS, curve_rows, do_units, evaluate_references, training_rows
+from soulsgraph.paper.seed_job import BINS, REFERENCE_ROWS, curve_rows, evaluate_references, training_rows
 from soulsgraph.paper.study import (
     CALIBRATION,
     CHOOSING,
     CONFIRMING,
-    REFERENCES,
     REPORTING,
     ReproductionFolder,
     SeedJob,
     Study,
     evaluation_seed,
 )
-from soulsgraph.results.origin import source_commit
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.lineage import stage_key
 from soulsgraph.runs.plan import Stage
-from soulsgraph.runs.progress import bars_on
-from soulsgraph.runs.ray_runner import JobProgress, JobsDisplay, ProgressActor
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END
@@ -107,12 +102,10 @@ def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(tmp_path):
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"scenarios": {"iudex-phase1": "of another boss"}}, "iudex-phase1"),
-        ({"wall_time_s": "long"}, "wall_time_s"),
+        ({"fights": {"iudex-phase1": "of another boss"}}, "iudex-phase1"),
         ({"plan": []}, "plan"),
         ({"plan": to_table(SMALL) | {"seeds": [True]}}, r"plan\.seeds"),
         ({"plan": to_table(SMALL) | {"speed": 1}}, r"plan\.speed"),
-        ({"sessions": [{}]}, r"sessions\[0\]\.wall_time_s"),
         ({"speed": 3}, "speed"),
     ],
 )
@@ -123,64 +116,21 @@ def test_a_description_that_does_not_hold_is_refused_by_its_file_and_key(folder,
         ReproductionFolder.open(folder.path)
 
 
-def test_every_session_keeps_its_commit_versions_machine_and_time(folder):
-    folder.begin_session()
-    folder.add_wall_time(2.0)
-    described = json.loads((folder.path / "reproduction.json").read_text())
-    described["sessions"][0]["versions"]["torch"] = "0.1"
-    (folder.path / "reproduction.json").write_text(json.dumps(described))
-    again = ReproductionFolder.open(folder.path)
-    again.begin_session()
-    again.add_wall_time(3.5)
-    described = json.loads((folder.path / "reproduction.json").read_text())
-    first, second = described["sessions"]
-    assert {"python", "ray", "torch"} <= second["versions"].keys()
-    assert second["commit"] == source_commit()
-    assert second["versions"]["torch"] != first["versions"]["torch"] == "0.1"
-    assert min(session["machine"]["cores"] for session in (first, second)) >= 1
-    assert (first["wall_time_s"], second["wall_time_s"], described["wall_time_s"]) == (2.0, 3.5, 5.5)
-    assert described["started"] <= first["started"] <= second["started"]
-
-
-def test_what_is_left_is_named_and_nothing_left_needs_no_ray(folder, monkeypatch):
-    jobs = folder.plan.jobs()
-    assert folder.left == [*jobs, REFERENCES]
-    folder.record(REFERENCES, "rows", lambda: {"rows": []})
-    for job in jobs:
-        for piece in job.pieces:
-            assert job in folder.left
-            folder.record(job, piece, lambda: {})
-        assert job not in folder.left
-    assert folder.left == []
-    monkeypatch.setattr("soulsgraph.runs.ray_runner.ray", None)
-    do_units(folder, Console(quiet=True))
-    assert read_rows(folder.path / "records" / "rows.parquet") == []
-
-
-def test_a_piece_is_recorded_once_and_assembled(folder):
-    folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 9)]})
-    folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 20)]})
-    folder.record(SeedJob(101, "skills"), "rows", lambda: {"rows": [row(101, 8)]})
-    oracle = {**row(1, 20), "part": "reference", "label": "scripted oracle"}
-    folder.record(REFERENCES, "rows", lambda: {"rows": [oracle]})
+def test_records_are_those_of_all_units_with_the_references_first(folder):
+    references, *jobs = folder.units
+    assert [unit.name for unit in folder.units] == [
+        "references", "100 end_to_end", "100 skills", "101 end_to_end", "101 skills"
+    ]  # fmt: skip
+    for unit, wins in ((jobs[3], 8), (jobs[1], 9)):
+        folder.keep(unit, {"rows": [{"preset": "paper", **row(unit.arguments[0].seed, wins)}], "curves": []})
+    oracle = {"preset": "paper", **row(1, 20), "part": "reference", "label": "scripted oracle"}
+    folder.keep(references, {"rows": [oracle]})
     folder.assemble()
+    assert folder.left == [jobs[0], jobs[2]]
     rows = read_rows(folder.path / "records" / "rows.parquet")
-    assert {(row["seed"], row["wins"], row["preset"]) for row in rows} == {
-        (100, 9, "paper"),
-        (101, 8, "paper"),
-        (1, 20, "paper"),
-    }
+    assert [(row["seed"], row["wins"]) for row in rows] == [(1, 20), (100, 9), (101, 8)]
     (table,) = (one.table for one in load_reproductions([folder.path]))
-    assert table.rows[0][2] == f"{100 * 8.5 / 20:.1f} %"
-
-
-@pytest.mark.parametrize("text", ["[", "[]", '{"rows": 5}', '{"rows": [{}]}'])
-def test_a_damaged_piece_is_named(folder, text):
-    folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 9)]})
-    (piece,) = (folder.path / "seeds" / "100" / "pieces").glob("*.json")
-    piece.write_text(text)
-    with pytest.raises(SoulsGraphError, match=r"skills-rows\.json"):
-        folder.assemble()
+    assert f"{100 * 8.5 / 20:.1f} %" in [row[2] for row in table.rows]
 
 
 def test_training_is_averaged_over_parts_of_the_budget_by_episodes(folder):
@@ -220,31 +170,6 @@ def test_references_are_both_oracles_in_every_fight():
     }  # fmt: skip
     assert sum("16 actions" in row["label"] for row in rows) == 3
     assert all(row["wins"] >= 12 for row in rows)
-
-
-def test_the_noticeboard_keeps_who_is_at_work_and_stops_them():
-    board = ProgressActor()
-    assert board.record("100 skills", JobProgress("dodge", 10, 80)) is False
-    board.record("101 skills", JobProgress("camera", 1, 20))
-    board.record("101 skills", None)
-    assert board.read() == {"100 skills": JobProgress("dodge", 10, 80)}
-    board.stop()
-    assert board.record("100 skills", JobProgress("dodge", 20, 80)) is True
-
-
-def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
-    now = [0.0]
-    with (tmp_path / "log").open("w") as file, bars_on(Console(file=file, width=200)) as bars:
-        display = JobsDisplay(bars, lambda: now[0])
-        display.show({"100 skills": JobProgress("dodge", 0, 80_000)})
-        now[0] = 10.0
-        display.show({"100 skills": JobProgress("dodge", 20_000, 80_000, -4.5)})
-        display.ended("100 skills", "done")
-    progress, ended = (tmp_path / "log").read_text().splitlines()
-    name, text = progress.split(": dodge: ")
-    assert name == "100 skills"
-    assert text.split("  ") == ["20,000/80,000 steps", "2,000 steps/s", "return -4.50", "left 0:00:30"]
-    assert ended == "100 skills: done"
 
 
 def test_every_purpose_is_evaluated_on_episodes_of_its_own() -> None:

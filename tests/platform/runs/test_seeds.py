@@ -16,7 +16,7 @@ from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.evaluate import CURVE_SEED, EVALUATION_SEED, evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.train import StageSetup
-from soulsgraph.tune.folder import Sweep
+from soulsgraph.tune.folder import Sweep, SweptRun
 from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.trial import CHOICE_SEED, evaluated
 from soulsgraph.zoo import SEEDS
@@ -80,7 +80,8 @@ def by_a_sweep(run, world, versions):
 
 
 def by_a_sweep_of_a_skill(run, world, versions):
-    evaluated(run, Sweep(Plan(scale=0.01, episodes=2), SearchSpace({"gamma": (0.9,)}), stage="camera"))
+    camera = SweptRun(str(run.path), "iudex-phase1", ("camera",))
+    evaluated(run, Sweep(Plan(scale=0.01, episodes=2), SearchSpace({"gamma": (0.9,)}), stage="camera", source=camera))
 
 
 def by_a_learning_curve(run, world, versions):

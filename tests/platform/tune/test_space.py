@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +9,7 @@ from ray import tune
 from ray.tune.search.repeater import TRIAL_INDEX
 
 from soulsgraph.runs.plan import Plan
-from soulsgraph.tune.folder import Sweep, SweepFolder
+from soulsgraph.tune.folder import Sweep, SweepFolder, SweptRun
 from soulsgraph.tune.space import SearchRange, SearchSpace, load_space, read_space
 from soulsgraph.tune.tuners import RepeatedSearch, _search
 from soulsgraph_envs.core.config import Where
@@ -73,7 +72,8 @@ def test_a_sweep_counts_the_decisions_of_all_skills_that_its_last_stage_trains()
     space = read_space({"gamma": [0.9]}, WHERE, SKILL_NAMES)
     joint = Plan(preset="whole").stages()[-1]
     assert Sweep(Plan(preset="whole"), space).budget == sum(part.budget for part in joint.parts) > joint.budget
-    assert Sweep(Plan(), space, stage="dodge").budget == Plan().budget("dodge")
+    dodge = SweptRun("iudex-phase1-best-0", "iudex-phase1", ("dodge",))
+    assert Sweep(Plan(), space, stage="dodge", source=dodge).budget == Plan().budget("dodge")
 
 
 def test_a_grid_has_every_combination_on_every_seed() -> None:
@@ -100,36 +100,11 @@ def test_a_range_of_whole_numbers_is_drawn_with_both_ends(low: int, width: int, 
     assert domain.upper == low + width + 1
 
 
-@given(
-    low=st.integers(1, 50),
-    width=st.integers(1, 50),
-    log=st.booleans(),
-    value=st.sampled_from([4, 8, 32]),
-    seed=st.integers(0, 1_000),
-)
-def test_what_a_population_changes_stays_within_the_space(
-    low: int, width: int, log: bool, value: int, seed: int
-) -> None:
-    space = read_space(
-        {"n_step": {"low": low, "high": low + width, "log": log}, "train_batch_size_per_learner": [4, 8, 32]},
-        WHERE,
-        SKILL_NAMES,
-    )
-    drawn = np.random.default_rng(seed)
-    setting = space.draw(drawn) | {"train_batch_size_per_learner": value}
-    for _ in range(10):
-        changed = space.changed(setting, drawn)
-        assert isinstance(changed["n_step"], int)
-        assert low <= changed["n_step"] <= low + width
-        assert changed["train_batch_size_per_learner"] in (4, 8, 32)
-        setting = changed
-
-
-@pytest.mark.parametrize("value", [1, 2, 3])
-def test_a_small_whole_number_is_moved_too(value: int) -> None:
-    space, drawn = read_space({"n_step": {"low": 0, "high": 9}}, WHERE, SKILL_NAMES), np.random.default_rng(0)
-    moved = {space._moved("n_step", value, drawn) for _ in range(20)}
-    assert moved == {value - 1, value + 1}
+def test_what_a_population_changes_stays_within_the_space() -> None:
+    table = {"n_step": {"low": 1, "high": 4}, "lr": {"low": 1e-4, "high": 1e-2}, "gamma": [0.9, 0.99]}
+    space = read_space(table, WHERE, SKILL_NAMES)
+    assert space.clipped({"n_step": 5, "lr": 1e-5, "gamma": 0.9}) == {"n_step": 4, "lr": 1e-4, "gamma": 0.9}
+    assert space.clipped({"n_step": 2, "lr": 2e-4, "gamma": 0.99}) == {"n_step": 2, "lr": 2e-4, "gamma": 0.99}
 
 
 def test_a_folder_goes_on_with_its_own_plan(tmp_path: Path) -> None:
@@ -140,7 +115,8 @@ def test_a_folder_goes_on_with_its_own_plan(tmp_path: Path) -> None:
     folder = SweepFolder.open(tmp_path / "sweep")
     assert folder.plan == sweep
     (setting,) = folder.plan.space.grid()
-    assert folder.run(setting, 3).plan == folder.run(setting, 3).plan == sweep.plan_of(setting, 3)
+    path = folder.run_path(setting, 3, "a-trial")
+    assert folder.run(path, setting, 3).plan == folder.run(path, setting, 3).plan == sweep.plan_of(setting, 3)
     with pytest.raises(SoulsGraphError, match=r"sweep\.json"):
         SweepFolder.open(tmp_path)
 

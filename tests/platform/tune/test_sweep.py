@@ -14,19 +14,21 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.tracking.contract import LogPoint
-from soulsgraph.tune.folder import Sweep, SweepFolder
-from soulsgraph.tune.results import FAILED, FINISHED, INTERRUPTED, STOPPED, SweepResults, _over_seeds
+from soulsgraph.tune.folder import FAILED, FINISHED, INTERRUPTED, STOPPED, Sweep, SweepFolder, SweptRun
+from soulsgraph.tune.results import SweepResults, _error, _over_seeds
 from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.sweep import sweep
-from soulsgraph.tune.trial import TuneTracker, evaluated
-from soulsgraph.tune.tuners import _tune_config, trials_of
+from soulsgraph.tune.trial import evaluated
+from soulsgraph.tune.tuners import TuneTracker, _tune_config, trials_of
 
 #: One skill, of which a trial takes seconds.
 TINY: dict[str, Any] = {"graph": "end-to-end", "preset": "fast", "scale": 0.01, "episodes": 4, "quiet": True}
 
 
-def row(gamma: float, seed: int, state: str = FINISHED, wins: int = 0, **others: Any) -> dict[str, Any]:
-    counts = {"win_rate": wins / 10, "wins": wins, "episodes": 10, "low": 0.0, "high": 1.0}
+def row(
+    gamma: float, seed: int, state: str = FINISHED, wins: int = 0, mean_return: float = 0.0, **others: Any
+) -> dict[str, Any]:
+    counts = {"win_rate": wins / 10, "return": mean_return, "wins": wins, "episodes": 10, "low": 0.0, "high": 1.0}
     return {
         "gamma": gamma,
         "seed": seed,
@@ -85,7 +87,7 @@ def test_a_sweep_trains_each_setting_on_each_seed_and_goes_on_where_a_trial_fail
     begun = SweepFolder.create(path, Sweep(plan, SearchSpace({"gamma": (0.9, 0.99)}), (200,)))
     first = begun.run_path({"gamma": 0.9}, 200)
     (first / "other").mkdir(parents=True)
-    with pytest.raises(sg.SoulsGraphError, match="1 of 2 failed"):
+    with pytest.raises(sg.SoulsGraphError, match=r"gamma=0\.9, seed 200"):
         sweep(space, seeds=1, run=path, **TINY)
     (first / "other").rmdir()
     results = sweep(space, seeds=1, run=path, **TINY)
@@ -141,7 +143,9 @@ def test_trials_are_compared_in_other_fights_than_results_and_checkpoints(
         return play(agent, seeds, *others, **options)
 
     monkeypatch.setattr(evaluating, "play", seen)
-    found = evaluated(run, Sweep(run.plan, SearchSpace({"camera.gamma": (0.9, 0.8)}), (1,), stage=stage))
+    source = stage and SweptRun(str(run.path), "iudex-phase1", (stage,))
+    space = SearchSpace({"camera.gamma": (0.9, 0.8)})
+    found = evaluated(run, Sweep(run.plan, space, (1,), stage=stage, source=source or None))
     assert found["episodes"] == len(played) == 4
     for seed in (evaluating.EVALUATION_SEED, evaluating.CURVE_SEED):
         assert played.isdisjoint(evaluating.evaluation_seeds(seed, 1_000).tolist())
@@ -171,7 +175,8 @@ def fake_member(gamma: float, seed: int, value: float, training: float) -> dict[
 
 def test_of_populations_the_best_member_is_chosen_by_its_training_and_shown_with_the_mean(tmp_path: Path) -> None:
     space = SearchSpace({"dodge.gamma": (0.9, 0.8)})
-    sweep_of = Sweep(Plan(), space, (1, 2), scheduler="pbt", stage="dodge")
+    source = SweptRun("iudex-phase1-best-0", "iudex-phase1", ("dodge",))
+    sweep_of = Sweep(Plan(), space, (1, 2), scheduler="pbt", stage="dodge", source=source)
     folder = SweepFolder.create(tmp_path / "sweep", sweep_of)
     rows = [fake_member(0.9, 1, 2.0, 5.0), fake_member(0.8, 1, 4.0, 1.0)]
     rows += [fake_member(0.8, 2, 3.0, 6.0), fake_member(0.9, 2, 1.0, 0.0)]
@@ -184,7 +189,7 @@ def test_of_populations_the_best_member_is_chosen_by_its_training_and_shown_with
 
 def curve(folder: SweepFolder, run: str, steps: int, value: float) -> str:
     """Write the learning curve of a run, which ends at a win rate, and return the run."""
-    rows = [{"stage": "dodge", "skill": "dodge", "step": 500, "win_rate": 1.0}]
+    rows: list[dict[str, Any]] = [{"stage": "dodge", "skill": "dodge", "step": 500, "win_rate": 1.0}]
     rows += [{"stage": "last", "skill": "heal_attack", "step": 1_000 * n, "win_rate": value} for n in range(steps)]
     write_rows(folder.path / run / "results" / "curves.parquet", rows)
     return run
@@ -213,6 +218,48 @@ def test_a_page_draws_the_ten_best_settings_told_apart_and_every_trial(tmp_path:
     assert STOPPED in page
     assert page.count("data:image/png") == 2
     assert (folder.path / "results" / "figures" / "settings.png").is_file()
+
+
+def test_the_best_setting_is_one_whose_seeds_were_all_seen_to_the_same_step(folder: SweepFolder) -> None:
+    # ASHA let one seed of 0.9 go on, the luckiest; of 0.8 both were seen to 2,000 decisions, of 0.9 to 1,000.
+    rows = [row(0.9, 1, wins=9, step=3_000), row(0.9, 2, STOPPED, step=1_000)]
+    rows += [row(0.8, 1, STOPPED, step=2_000), row(0.8, 2, STOPPED, step=2_000)]
+    for number, one in enumerate(rows):
+        one["run"] = curve(folder, f"run-{number}", 3, 0.9 if number == 0 else 0.2)
+    results = SweepResults(folder, rows)
+    assert results.best == {"gamma": 0.8}
+    assert [one["gamma"] for one in results.finished] == [0.9]
+    # Where both settings were seen to the same step, the curves there decide.
+    rows[1]["step"] = 2_000
+    assert SweepResults(folder, rows).best == {"gamma": 0.9}
+    # A setting of which one seed was never seen is no candidate.
+    assert SweepResults(folder, [rows[0], *rows[2:]]).best == {"gamma": 0.8}
+
+
+def test_settings_that_win_nothing_stand_by_their_mean_return(folder: SweepFolder) -> None:
+    rows = [row(0.9, 1, mean_return=1.0), row(0.9, 2, mean_return=2.0)]
+    rows += [row(0.8, 1, mean_return=3.0), row(0.8, 2, mean_return=1.0)]
+    results = SweepResults(folder, rows)
+    assert results.too_short
+    assert results.best == {"gamma": 0.8}
+    results.save()
+    (note,) = (line for line in results.notes if "too short" in line)
+    assert note in (folder.path / "results" / "report.md").read_text(encoding="utf-8")
+    assert not SweepResults(folder, [*rows[1:], row(0.9, 1, wins=1)]).too_short
+
+
+class FailedTrial:
+    """A trial of Tune whose error is in a file that a full disk cut short."""
+
+    status = "ERROR"
+
+    def get_pickled_error(self) -> Exception | None:
+        raise EOFError("Ran out of input")
+
+
+def test_an_error_that_a_full_disk_cut_short_is_a_line() -> None:
+    assert "\n" not in _error(FailedTrial())
+    assert "disk" in _error(FailedTrial())
 
 
 def test_a_setting_that_was_drawn_twice_counts_once(folder: SweepFolder) -> None:
@@ -257,11 +304,12 @@ def test_a_sweep_adapts_a_copy_of_an_agent(tmp_path: Path) -> None:
         (("space.toml", "--seeds", "0"), "seeds"),
         (("space.toml", "--scale", "0.001"), "scale"),
         (("space.toml", "--scheduler", "pbt"), "stage"),
-        (("space.toml", "--scheduler", "pbt", "--stage", "dodge"), "gamma"),
+        (("space.toml", "--scheduler", "pbt", "--stage", "dodge", "--adapt", "iudex-phase1-best-0"), "gamma"),
+        (("space.toml", "--stage", "dodge"), "adapt"),
         (("space.toml", "--search", "optuna", "--scheduler", "asha"), "scheduler"),
-        (("space.toml", "--preset", "whole", "--stage", "dodge"), "whole"),
+        (("space.toml", "--stage", "dodge", "--adapt", "iudex-full-whole-3"), "whole"),
         (("space.toml", "--adapt", "iudex-phase1-best-0", "--scale", "0.1"), "scale"),
-        (("space.toml", "--adapt", "iudex-phase1-best-0", "--stage", "dodge"), "adaptation"),
+        (("space.toml", "--adapt", "iudex-phase1-best-0", "--stage", "parry"), "parry"),
         (("space.toml", "--adapt", "nowhere"), "nowhere"),
         (("space.toml", "--skills", "dodge"), "skills"),
     ],

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from soulsgraph.continual.methods.kept import KeptVersions
 from soulsgraph.continual.methods.learning import EndedStage, SkillVersion, TaskWorld, Versions
-from soulsgraph.continual.methods.method import MethodOptions, versions_from, versions_state
+from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.methods.replay import Replay
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ class BaseAndSpecialists(KeptVersions, Replay):
     name = "base"
     source = "ours: a base that knows several bosses, from which kept specialists are adapted"
     coefficients: ClassVar[tuple[str, ...]] = ("reserve", "reserve_share", "base_tasks")
+    kept_in_state: ClassVar[tuple[str, ...]] = ("newest", "kept", "reserve", "base")
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
         super().__init__(options, tasks, seed)
@@ -53,16 +53,6 @@ class BaseAndSpecialists(KeptVersions, Replay):
         if self._basing:
             super().end_stage(skill, ended)
 
-    @classmethod
-    def version_copies(cls, tasks: int) -> int:
-        """Return the copies of a skill's weights: the newest, the base, and one for each task."""
-        return 2 + tasks
-
-    @classmethod
-    def reserve_rows(cls, options: MethodOptions, capacities: Sequence[int]) -> int:
-        """Return the decisions that it keeps of a skill while the base is trained."""
-        return super().reserve_rows(options, capacities[: options.base_tasks])
-
     def after_task(self, world: TaskWorld) -> None:
         """Keep the task's versions; while the base is trained it is what was learned last."""
         super().after_task(world)
@@ -76,12 +66,3 @@ class BaseAndSpecialists(KeptVersions, Replay):
         if position < min(self.options.base_tasks, len(self.kept)):
             return self.base
         return super().playing(position)
-
-    def state(self) -> dict[str, Any]:
-        """Return everything that later tasks depend on."""
-        return super().state() | {"base": versions_state(self.base)}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`."""
-        super().restore(state)
-        self.base = versions_from(state["base"])

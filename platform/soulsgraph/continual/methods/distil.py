@@ -68,12 +68,11 @@ class ResetAndDistil(Replay):
             assert self._world is not None
             teachers = [(version.weights, new.observations)]
             teachers += [(self.newest[skill].weights, part.observations) for part in old]
-            student = distil(
+            version = distil(
                 self._world.skill(skill),
                 teachers,
                 self._numbers[skill],
                 int(derive_seeds(self.seed, _STREAM, self.position, crc32(skill.encode()))[0] >> 33),
                 self.options.distilled_updates,
             )
-            version = SkillVersion(student.weights, student.normalizer.get_state())
         super().take(skill, version)

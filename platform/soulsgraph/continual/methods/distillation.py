@@ -7,7 +7,7 @@ height, from which learning can go on. Alone, the first leaves values of any hei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,8 @@ import torch.nn.functional as functional
 from torch import Tensor, nn
 
 from soulsgraph.continual.methods.importance import layer_outputs
-from soulsgraph_envs.combat.rollout import Doubles, Floats
+from soulsgraph.continual.methods.learning import SkillVersion
+from soulsgraph_envs.combat.rollout import Floats
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.agents.inference import RunningNormalizer, Weights
@@ -32,18 +33,6 @@ _LEAST_SPREAD = 1e-6
 
 #: Weights of a network (`QNetworkModule.weights`), and raw observations (n, size) of its own.
 Lesson = tuple[Weights, Floats]
-
-
-@dataclass(frozen=True)
-class Student:
-    """A network that chooses as its teachers did: its weights and its normaliser.
-
-    `same` is the share of each teacher's observations in which it chooses the same action, in the teachers' order.
-    """
-
-    weights: Weights
-    normalizer: RunningNormalizer
-    same: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -63,14 +52,9 @@ class _Targets:
 
 
 def distil(
-    skill: Skill,
-    teachers: Sequence[Lesson],
-    hyperparameters: DQNHyperparameters,
-    seed: int,
-    updates: int = UPDATES,
-    on_update: Callable[[], None] | None = None,
-) -> Student:
-    """Fit a fresh network to teachers' Q-values in a number of updates, each reported by `on_update`.
+    skill: Skill, teachers: Sequence[Lesson], hyperparameters: DQNHyperparameters, seed: int, updates: int = UPDATES
+) -> SkillVersion:
+    """Fit a fresh network to teachers' Q-values in a number of updates.
 
     Every batch has as many observations of each teacher, however many it brings. Weights of a teacher are clipped as
     the hyperparameters say, which also have the student's layers. The student's statistics are those of all
@@ -84,32 +68,21 @@ def distil(
     observations = np.concatenate([seen for _, seen in teachers])
     normalizer.update(observations)
     module.set_normalizer(normalizer.mean, normalizer.deviation)
-    inputs, targets = module.normalize(torch.as_tensor(observations)), _join(taught)
-    ends = np.cumsum([len(values) for values in taught])
+    inputs, counts = module.normalize(torch.as_tensor(observations)), [len(values) for values in taught]
+    # Each teacher's values have scales of their own.
+    temperatures = [_TEMPERATURE * max(float(values.std(axis=1).mean()), _LEAST_SPREAD) for values in taught]
+    deviations = [max(float(values.std()), _LEAST_SPREAD) for values in taught]
+    columns = (np.repeat(one, counts)[:, None] for one in (temperatures, deviations))
+    parts = (np.concatenate(taught), *columns)
+    targets = _Targets(*(torch.as_tensor(part, dtype=torch.float32) for part in parts))
+    ends = np.cumsum(counts)
     share = max(hyperparameters.train_batch_size_per_learner // len(taught), 1)
     optimizer, generator = Adam(module.q_network.parameters(), lr=_LEARNING_RATE), np.random.default_rng(seed)
     for _ in range(updates):
-        parts = [
-            generator.integers(end - len(values), end, share) for values, end in zip(taught, ends.tolist(), strict=True)
-        ]
-        rows = torch.from_numpy(np.concatenate(parts))
+        drawn = [generator.integers(end - count, end, share) for count, end in zip(counts, ends.tolist(), strict=True)]
+        rows = torch.from_numpy(np.concatenate(drawn))
         optimizer.zero_grad()
         targets.loss(module.q_network(inputs[rows]), rows).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(module.q_network.parameters(), hyperparameters.grad_clip)
         optimizer.step()
-        if on_update is not None:
-            on_update()
-    with torch.no_grad():
-        alike = module.q_network(inputs).argmax(dim=1) == targets.values.argmax(dim=1)
-    same = tuple(float(part.mean()) for part in np.split(alike.numpy(), ends[:-1]))
-    weights = {name: values.copy() for name, values in module.weights().items()}
-    return Student(weights, normalizer, same)
-
-
-def _join(taught: Sequence[Doubles]) -> _Targets:
-    """Return all teachers' values, each with its own scales."""
-    temperatures = [_TEMPERATURE * max(float(values.std(axis=1).mean()), _LEAST_SPREAD) for values in taught]
-    deviations = [max(float(values.std()), _LEAST_SPREAD) for values in taught]
-    counts = [len(values) for values in taught]
-    columns = (np.repeat(one, counts)[:, None] for one in (temperatures, deviations))
-    return _Targets(*(torch.as_tensor(part, dtype=torch.float32) for part in (np.concatenate(taught), *columns)))
+    return SkillVersion({name: values.copy() for name, values in module.weights().items()}, normalizer.get_state())

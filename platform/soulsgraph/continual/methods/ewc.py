@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from soulsgraph.continual.methods.importance import fisher_importance
@@ -19,6 +18,7 @@ class Importances(Method):
     """A quadratic pull of every parameter, by its importance, to where it was: what EWC and MAS share."""
 
     fixes_statistics = True
+    kept_in_state: ClassVar[tuple[str, ...]] = ("newest", "importance", "anchor")
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
         super().__init__(options, tasks, seed)
@@ -68,20 +68,6 @@ class Importances(Method):
         """Take the version, and the place that its parameters are pulled to."""
         super().take(skill, version)
         self.importance[skill], self.anchor[skill] = self.combined(skill, self._measured.pop(skill), version)
-
-    @classmethod
-    def version_copies(cls, tasks: int) -> int:
-        """Return the copies of a skill's weights: the newest, importance, anchor, and what is just measured."""
-        return 4
-
-    def state(self) -> dict[str, Any]:
-        """Return everything that later tasks depend on."""
-        return super().state() | {"importance": self.importance, "anchor": self.anchor}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`."""
-        super().restore(state)
-        self.importance, self.anchor = dict(state["importance"]), dict(state["anchor"])
 
 
 class EWC(Importances):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from soulsgraph.continual.methods.learning import EndedStage
-from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.methods.replay import Replay
 from soulsgraph_policies.learning.sampler import Transitions
 
@@ -32,8 +30,3 @@ class Joint(Replay):
     def end_stage(self, skill: str, ended: EndedStage) -> None:
         """Keep all decisions that the replay holds."""
         self.reserve.setdefault(skill, []).append(self.drawn(ended, ended.hyperparameters.capacity))
-
-    @classmethod
-    def reserve_rows(cls, options: MethodOptions, capacities: Sequence[int]) -> int:
-        """Return the decisions that it keeps of a skill: all that the replays hold."""
-        return sum(capacities)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 
 from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, Versions
-from soulsgraph.continual.methods.method import Method, MethodOptions, versions_from, versions_state
+from soulsgraph.continual.methods.method import Method, MethodOptions
 
 
 class KeptVersions(Method):
@@ -18,6 +17,7 @@ class KeptVersions(Method):
     name = "kept"
     source = "the paper's selective adaptation, with every version of a skill kept in its library"
     has_versions = keeps_versions = True
+    kept_in_state: ClassVar[tuple[str, ...]] = ("newest", "kept")
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
         super().__init__(options, tasks, seed)
@@ -30,20 +30,6 @@ class KeptVersions(Method):
     def playing(self, position: int) -> Versions:
         """Return the task's own versions."""
         return self.kept[position] if position < len(self.kept) else self.newest
-
-    @classmethod
-    def version_copies(cls, tasks: int) -> int:
-        """Return the copies of a skill's weights: the newest, and one for each task."""
-        return 1 + tasks
-
-    def state(self) -> dict[str, Any]:
-        """Return everything that later tasks depend on."""
-        return super().state() | {"kept": [versions_state(versions) for versions in self.kept]}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`."""
-        super().restore(state)
-        self.kept = [versions_from(versions) for versions in state["kept"]]
 
 
 class Scratch(KeptVersions):

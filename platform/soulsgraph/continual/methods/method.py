@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from zlib import crc32
@@ -12,7 +12,6 @@ import numpy as np
 
 from soulsgraph.continual.methods.learning import EndedStage, SkillVersion, StageHooks, TaskWorld, Versions
 from soulsgraph_envs.core.config import Between
-from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning.sampler import Transitions
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class Method(StageHooks):
     """Keep the newest versions and nothing else; the methods differ from this.
 
     The protocol: `before_task`, then for every skill that learns `start`, the hooks of its stage and `take`, then
-    `after_task`; `playing` any time. `state` and `restore` hold everything that later tasks depend on.
+    `after_task`; `playing` any time.
     """
 
     name: ClassVar[str]
@@ -69,6 +68,8 @@ class Method(StageHooks):
     isolated: ClassVar[bool] = False
     #: Whether it learns the first task as most methods do, so that they share it.
     shares_first: ClassVar[bool] = True
+    #: The attributes that hold everything that later tasks depend on.
+    kept_in_state: ClassVar[tuple[str, ...]] = ("newest",)
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
         self.options, self.tasks, self.seed = options, tasks, seed
@@ -111,16 +112,6 @@ class Method(StageHooks):
         """Return the versions that play a task, by its position."""
         return self.newest
 
-    @classmethod
-    def reserve_rows(cls, options: MethodOptions, capacities: Sequence[int]) -> int:
-        """Return the most decisions that it keeps of a skill whose stages have replays of these capacities."""
-        return 0
-
-    @classmethod
-    def version_copies(cls, tasks: int) -> int:
-        """Return the most copies of a skill's weights, or of what has their size, that it holds after some tasks."""
-        return 1
-
     @property
     def size_bytes(self) -> int:
         """Bytes that the method has to keep, to play every task so far and to learn the next one."""
@@ -128,11 +119,12 @@ class Method(StageHooks):
 
     def state(self) -> dict[str, Any]:
         """Return everything that later tasks depend on, as nested arrays and plain values."""
-        return {"newest": versions_state(self.newest)}
+        found: dict[str, Any] = plain({name: getattr(self, name) for name in self.kept_in_state})
+        return found
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state`."""
-        self.newest = versions_from(state["newest"])
+        vars(self).update(whole(state))
 
 
 class Newest(Method):
@@ -147,21 +139,25 @@ class AllSkills(Method):
     name, source, selects = "all-skills", "fine-tuning of every skill", False
 
 
-def versions_state(versions: Versions) -> dict[str, Any]:
-    """Return versions as nested arrays."""
-    return {
-        skill: {"weights": dict(one.weights), "normalizer": dict(one.normalizer)} for skill, one in versions.items()
-    }
+def plain(value: Any) -> Any:
+    """Return nested values of arrays and plain values alone: versions and decisions as dictionaries."""
+    if isinstance(value, SkillVersion | Transitions):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def versions_from(state: Mapping[str, Any]) -> dict[str, SkillVersion]:
-    """Return the versions of `versions_state`."""
-    return {skill: SkillVersion(_owned(one["weights"]), one["normalizer"]) for skill, one in state.items()}
-
-
-def _owned(weights: Mapping[str, Any]) -> Weights:
+def whole(value: Any) -> Any:
+    """Return what `plain` was made of."""
+    if isinstance(value, Mapping):
+        found = {name: whole(part) for name, part in value.items()}
+        kinds = (kind for kind in (SkillVersion, Transitions) if found.keys() == {one.name for one in fields(kind)})
+        return next(kinds, dict)(**found)
+    if isinstance(value, list):
+        return [whole(part) for part in value]
     # What is read from a file is mapped memory, which nothing may write to.
-    return {name: np.array(values) for name, values in weights.items()}
+    return np.array(value) if isinstance(value, np.ndarray) else value
 
 
 def _bytes_of(value: Any, counted: set[tuple[Any, ...]]) -> int:

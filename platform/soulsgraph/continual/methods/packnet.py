@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -30,10 +29,11 @@ class PackNet(Method):
     has_versions = True
     # It prunes in the middle of the first task already.
     shares_first = False
+    kept_in_state: ClassVar[tuple[str, ...]] = ("newest", "kept", "stages")
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
         super().__init__(options, tasks, seed)
-        #: Of each skill the masks of what its stages kept, in their order.
+        #: Of each skill the masks of what its stages kept, in their order: a byte for each parameter.
         self.kept: dict[str, list[Weights]] = {}
         #: Of every task so far, how many stages of each skill had ended.
         self.stages: list[dict[str, int]] = []
@@ -55,7 +55,7 @@ class PackNet(Method):
         newest = {name: values.copy() for name, values in algorithm.learner.q_module(skill).weights().items()}
         # As much for every task that is left.
         kept, weights = free_weights(newest, self._free(skill, newest), 1.0 / max(self.tasks - self.position, 1))
-        self.kept.setdefault(skill, []).append(kept)
+        self.kept.setdefault(skill, []).append({one: mask.astype(np.uint8) for one, mask in kept.items()})
         algorithm.load_weights({skill: weights})
         algorithm.constrain(skill, Constraint(mask=kept))
 
@@ -81,25 +81,3 @@ class PackNet(Method):
             return version
         weights = task_weights(version.weights, self.kept[skill][:stages])
         return SkillVersion(weights, version.normalizer)
-
-    @classmethod
-    def version_copies(cls, tasks: int) -> int:
-        """Return the copies of a skill's weights: the newest, and a mask for each task."""
-        return 1 + tasks
-
-    def state(self) -> dict[str, Any]:
-        """Return everything that later tasks depend on; a mask takes a byte for each parameter."""
-        kept = {
-            skill: [{name: mask.astype(np.uint8) for name, mask in masks.items()} for masks in stages]
-            for skill, stages in self.kept.items()
-        }
-        return super().state() | {"kept": kept, "stages": self.stages}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`."""
-        super().restore(state)
-        self.kept = {
-            skill: [{name: np.asarray(mask, np.float32) for name, mask in masks.items()} for masks in stages]
-            for skill, stages in state["kept"].items()
-        }
-        self.stages = [dict(one) for one in state["stages"]]

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
+from typing import TYPE_CHECKING, ClassVar
 
 from soulsgraph.continual.methods.learning import EndedStage
 from soulsgraph.continual.methods.method import Method, MethodOptions
@@ -23,6 +19,7 @@ class Replay(Method):
     source = "Rolnick et al. (2019), Experience replay for continual learning, without its cloning loss"
     coefficients: ClassVar[tuple[str, ...]] = ("reserve", "reserve_share")
     fixes_statistics = True
+    kept_in_state: ClassVar[tuple[str, ...]] = ("newest", "reserve")
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
         super().__init__(options, tasks, seed)
@@ -42,22 +39,3 @@ class Replay(Method):
     def end_stage(self, skill: str, ended: EndedStage) -> None:
         """Keep some of what was played."""
         self.reserve.setdefault(skill, []).append(self.drawn(ended, self.options.reserve))
-
-    @classmethod
-    def reserve_rows(cls, options: MethodOptions, capacities: Sequence[int]) -> int:
-        """Return the decisions that it keeps of a skill whose stages have replays of these capacities."""
-        return sum(min(options.reserve, capacity) for capacity in capacities)
-
-    def state(self) -> dict[str, Any]:
-        """Return everything that later tasks depend on."""
-        reserve = {skill: [dict(vars(part)) for part in parts] for skill, parts in self.reserve.items()}
-        return super().state() | {"reserve": reserve}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`."""
-        super().restore(state)
-        names = [field.name for field in fields(Transitions)]
-        self.reserve = {
-            skill: [Transitions(*(np.array(part[name]) for name in names)) for part in parts]
-            for skill, parts in state["reserve"].items()
-        }
