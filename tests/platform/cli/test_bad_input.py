@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 
 from fakes.runs import pretend_run
-from soulsgraph.results.tables import GrowingTable, write_rows
 from soulsgraph.runs.evaluate import CurveEvaluator
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
@@ -77,10 +76,7 @@ def test_a_scenario_file_is_found_from_another_folder_and_noticed_when_it_is_edi
     assert "mine.toml" in refuse("evaluate", "--what", "table", run.path)
 
 
-def test_a_foreign_table_and_a_damaged_checkpoint_are_named(tmp_path):
-    write_rows(tmp_path / "training.parquet", [{"name": "somebody else's"}])
-    with pytest.raises(SoulsGraphError, match="stage"):
-        GrowingTable(tmp_path / "training.parquet")
+def test_a_damaged_checkpoint_is_named(tmp_path):
     agent = Agent(load_scenario("iudex-phase1"), (make_skill("camera"),), replaced={"camera": "random"})
     (tmp_path / "step-000001000.safetensors").write_bytes(b"nothing of the kind")
     with pytest.raises(SoulsGraphError, match="step-000001000"):
