@@ -31,6 +31,9 @@ _MOST_STARTS = 14
 _SURELY, _PERHAPS = (0.75, 0.6), (1.3, 1.5)
 #: Of a way to give blows to windows that is never true, and of a blow that is surely one window's.
 _NO_WAY, _SURE = 1e-6, 0.95
+#: By how much log-likelihoods of ways are divided: sectors and times, known as shipped alone, may be wrong for several
+#: blows at once.
+_DOUBT = 3.0
 #: The shares of a shipped reach and half arc within which the player is inside whatever the true ones are.
 _SURE_REACH, _SURE_ARC = 0.75, 0.6
 #: How soft the edge of a sector is: metres and radians that a place between two readings may be off by.
@@ -112,8 +115,8 @@ def _openings(data: MoveData, window: HitWindow) -> _Openings:
     frames, (struck, at) = np.arange(data.frames), data.hits.T
 
     def within(reach: float, arc: float) -> Flags:
-        near: Flags = data.open & (distance <= reach * window.reach_m)
-        return near & ((angle <= arc * window.half_arc_rad) | (window.half_arc_rad >= _FLAT))
+        wide: Flags = (angle <= arc * window.half_arc_rad) | (window.half_arc_rad >= _FLAT)
+        return data.open & (distance <= reach * window.reach_m) & wide
 
     def last(inside: Flags) -> Integers:
         latest: Integers = np.where(inside[struck] & (frames < at[:, None]), frames, -1).max(axis=1, initial=-1)
@@ -145,7 +148,7 @@ def _most_likely(data: MoveData, shipped: Sequence[HitWindow], time_factor: floa
                 way[place] = start
             ways.append((way, value))
     values = np.array([value for _, value in ways])
-    weights = np.exp(values - values.max())
+    weights = np.exp((values - values.max()) / _DOUBT)
     weights /= weights.sum()
     best = ways[int(values.argmax())][0]
     own, opens = np.zeros((len(shipped), len(frames))), np.zeros((len(shipped), data.frames))
@@ -164,9 +167,7 @@ def _most_likely(data: MoveData, shipped: Sequence[HitWindow], time_factor: floa
     ]
 
 
-def _spans(
-    way: Sequence[int | None], frames: int, whole: bool = False
-) -> Iterator[tuple[int, Any, int]]:
+def _spans(way: Sequence[int | None], frames: int, whole: bool = False) -> Iterator[tuple[int, Any, int]]:
     """Yield the windows that a way has, or all, each with its first frame and that of the next one."""
     for place, start in enumerate(way):
         if whole or start is not None:
@@ -181,8 +182,9 @@ def _opening(opened: _Openings, earlier: int, start: int, expected: float, frame
     value[earlier:start] = np.maximum(log(_ODD) * against, -_DEEP)
     value[start] = 0.0
     value += _belief(np.maximum(at, 0.5), expected)
-    chances: Doubles = np.exp(value - value.max())
-    return chances / chances.sum()
+    chances = np.exp(value - value.max())
+    share: Doubles = chances / chances.sum()
+    return share
 
 
 def _interval(chances: Doubles) -> tuple[float, float, float]:
@@ -193,13 +195,9 @@ def _interval(chances: Doubles) -> tuple[float, float, float]:
 
 
 def _fit_of_starts(
-    data: MoveData,
-    starts: Sequence[int],
-    windows: Sequence[HitWindow],
-    time_factor: float,
-    opened: Sequence[_Openings],
+    data: MoveData, starts: Sequence[int], windows: Sequence[HitWindow], time_factor: float, opened: Sequence[_Openings]
 ) -> float:
-    """Return how likely blows are for windows whose first blows come at `starts`."""
+    """Return how likely windows are whose first blows come at `starts`, and blows for these."""
     frames = data.hits[:, 1]
     if not starts:
         return _NEVER * len(frames)
@@ -386,6 +384,8 @@ def window_fits(
             fits.append(ValueFit(f"{key}.{name}", *names[name]))
             continue
         found, low, high = (one * unit for one in getattr(sector, value))
+        # Beyond this nothing is seen of an arc: it is the whole circle.
+        high = pi if value == "arc" and high >= _FLAT else high
         if value == "end":
             half = 0.5 / FRAMES_PER_S
             found, low, high = (one + window.start / FRAMES_PER_S for one in (found, low - half, high + half))
