@@ -114,13 +114,13 @@ def _summary(folders: Sequence[Path], /, *, every: bool = False) -> None:
         every: List every recorded fight, too.
     """
     from soulsgraph.recordings import check as checking
-    from soulsgraph.recordings.coverage import CoverageCount
+    from soulsgraph.recordings.coverage import Coverage
 
-    count, (folder,) = CoverageCount(), folders
-    found = checking.find_recordings(folder, count.add)
+    coverage, (folder,) = Coverage(), folders
+    found = checking.find_recordings(folder, coverage.add)
     if folder.is_file() and not found.headers:
         raise SoulsGraphError(found.problems[0])
-    coverage, groups = count.coverage, checking.groups_of(found.headers)
+    groups = checking.groups_of(found.headers)
     tables = [
         text_table(title, checking.SUMMARY_HEADINGS, [group.cells for group in alike])
         for title, alike in groupby(groups, lambda group: f"{group.scenario}, {group.source}")
@@ -329,18 +329,18 @@ def _recordings(folders: Sequence[Path], /) -> None:
     """
     check_extra("check", "data")
     from soulsgraph.recordings import check as checking
-    from soulsgraph.recordings.coverage import CoverageCount
+    from soulsgraph.recordings.coverage import Coverage
     from soulsgraph.recordings.files import recording_files
 
-    paths, count = recording_files(folders[0]), CoverageCount()
+    paths, coverage = recording_files(folders[0]), Coverage()
     screen.precompile()
-    found = screen.each("check", paths, lambda path: checking.check_file(path, count.add), "fights")
+    found = screen.each("check", paths, lambda path: checking.check_file(path, coverage.add), "fights")
     counts = Counter(one.verdict for one in found)
     lines = [str(one) for one in found if one.verdict not in ("same", "whole")]
     counted = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     passed = not any(one.verdict in checking.WRONG for one in found)
     # For programs it is in the report: this is a list of verdicts.
-    suffices = () if screen.json else count.coverage.lines()
+    suffices = () if screen.json else coverage.lines()
     screen.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {counted}", *suffices, passed=passed)
 
 

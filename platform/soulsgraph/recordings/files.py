@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,8 +53,8 @@ class RecordingError(SoulsGraphError):
         super().__init__(f"{path}: expected {expected}, found {found}", remedy)
 
 
-def write_table(folder: Path, header: Header, table: pa.Table) -> Path:
-    """Write a fight as `<fight>.parquet` into a folder, and return its path.
+def write_table(folder: Path, header: Header, known: Mapping[str, Any]) -> Path:
+    """Write a fight as `<fight>.parquet` into a folder and return its path; columns that are not `known` have no value.
 
     Raises:
         RecordingError: if the fight's name cannot be a file's, or a file of that name is there.
@@ -62,6 +62,9 @@ def write_table(folder: Path, header: Header, table: pa.Table) -> Path:
     """
     check_new(folder, header)
     path = free_path(folder, header.fight)
+    schema, rows = schema_of(header), header.result.steps + 1
+    filled = {one.name: known[one.name] if one.name in known else pa.nulls(rows, one.type) for one in schema}
+    table = pa.table(filled, schema=schema)
     metadata = {HEADER_KEY: to_json(to_table(header)).encode()}
     try:
         with whole_file(path, replace=False) as temporary, temporary.open("wb") as file:

@@ -21,7 +21,6 @@ from soulsgraph.recordings.clock import measured_clock
 from soulsgraph.recordings.files import check_new, is_written, write_table
 from soulsgraph.recordings.format import (
     CONTROLS,
-    MEASURED,
     READINGS,
     SEEN,
     SIMULATOR,
@@ -33,7 +32,6 @@ from soulsgraph.recordings.format import (
     Result,
     make_header,
     run_name,
-    schema_of,
 )
 from soulsgraph.runs.evaluate import PlayedGame, Setting, load_artifacts, make_agent, play_in_games
 from soulsgraph.runs.run_folder import RunFolder
@@ -380,14 +378,14 @@ class FightWriter:
         header = replace(self._header, result=_result(self._header, raws, outcome))
         written: Columns = {
             **key_columns(header, np.arange(len(raws))),
-            **reading_columns(raws),
+            **reading_columns({raw: raws[:, raw] for raw in Raw}),
             **_measured_columns(header, [*self._seen, seen]),
             **seen_columns([*self._seen, seen]),
             **_controls([*self._controls, 0]),
         }
         if self._agent is not None:
             written |= _agent_columns(header, self._agent, state_rows(raws), self._choices)
-        return write_table(self._folder, header, pa.table(written, schema=schema_of(header)))
+        return write_table(self._folder, header, written)
 
 
 def key_columns(header: Header, ticks: Integers) -> Columns:
@@ -409,9 +407,10 @@ def tick_times(header: Header, ticks: Integers) -> Doubles:
     return times
 
 
-def reading_columns(raws: RawValues) -> Columns:
-    """Return the columns of raw values (rows, 25); NaN is a missing value."""
-    return {column.name: pa.array(raws[:, raw], from_pandas=True).cast(column.type) for raw, column in READINGS.items()}
+def reading_columns(values: Mapping[Raw, Doubles]) -> Columns:
+    """Return the columns of raw values, (rows,) each; NaN is a missing value."""
+    kinds = {READINGS[raw]: column for raw, column in values.items()}
+    return {kind.name: pa.array(column, from_pandas=True).cast(kind.type) for kind, column in kinds.items()}
 
 
 def _controls(controls: Sequence[int]) -> Columns:
@@ -433,11 +432,6 @@ def _measured_columns(header: Header, seen: Sequence[Appearance]) -> Columns:
         "boss_animation_read": [None if one is None else one.boss_animation for one in measured],
         "player_hp_unfilled": [None if one is None else one.player_hp for one in measured],
     }
-
-
-def unmeasured_columns(rows: int) -> Columns:
-    """Return the columns of what a game measures where nothing is known of it."""
-    return {column.name: pa.nulls(rows, column.type) for column in MEASURED}
 
 
 def seen_columns(seen: Sequence[Appearance]) -> Columns:
