@@ -317,6 +317,7 @@ _ZOO = [
     ("zoo iudex", "iudex"),
     ("zoo iudex-phase1-bset-0 --run mine", "'iudex-phase1-best-0'"),
     ("zoo iudex-phase1-best-0 --run diary", "diary"),
+    ("report iudex-phase1-best-0", "`out`"),
     ("check nobody", "nobody"),
     ("check iudex-phase1-best-0 trained", "trained"),
     ("zoo iudex-phase1-best-0 --run trained", "trained"),
