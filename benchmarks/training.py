@@ -6,10 +6,12 @@ import logging
 from functools import partial
 from typing import Any
 
+import numpy as np
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
+from stable_baselines3.common.vec_env import VecEnv
 
 from soulsgraph.paper.stable_baselines import make_dqn
 from soulsgraph_clusters.sessions.session import connect
@@ -173,6 +175,57 @@ def _limit(skill: str, numbers: DQNHyperparameters, steps: int) -> Contender:
     return Contender("limit: BLAS products", _UNIT, train, lambda: products.done * owed, lambda: products.done)
 
 
+class SkillVecEnv(VecEnv):
+    """The vector environment, with same-step autoreset, in stable-baselines3's own protocol."""
+
+    def __init__(self, env: SkillVectorEnv) -> None:
+        # The base class asks for attributes of the lanes at once.
+        self._env = env
+        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+
+    def reset(self) -> Any:
+        """Begin every lane; the first lane's seed, which the base class keeps, is that of all."""
+        return self._env.reset(seed=self._seeds[0])[0]
+
+    def step_async(self, actions: Any) -> None:
+        """Keep the actions for `step_wait`."""
+        self._actions = actions
+
+    def step_wait(self) -> Any:
+        """Step every lane; ended lanes report their last observation as `terminal_observation`."""
+        observations, rewards, terminated, truncated, info = self._env.step(self._actions)
+        ended = terminated | truncated
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        for lane in np.flatnonzero(ended):
+            infos[lane] = {
+                "terminal_observation": info["final_obs"][lane],
+                "TimeLimit.truncated": bool(truncated[lane]),
+                "won": bool(info["final_info"]["won"][lane]),
+                "seconds": float(info["final_info"]["seconds"][lane]),
+            }
+        return observations, rewards, ended, infos
+
+    def close(self) -> None:
+        """Close the vector environment."""
+        self._env.close()
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """Return an attribute of the vector environment for each lane asked."""
+        return [getattr(self._env, attr_name, None) for _ in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Refuse: lanes share one simulator."""
+        raise NotImplementedError("lanes share one simulator: attributes of one lane cannot be set")
+
+    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+        """Refuse: lanes share one simulator."""
+        raise NotImplementedError("lanes share one simulator: methods of one lane cannot be called")
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        """Return False for every lane: none is wrapped."""
+        return [False for _ in self._get_indices(indices)]
+
+
 def _theirs(ours: SkillDQN, skill: str, lanes: int, numbers: DQNHyperparameters, steps: int) -> Contender:
     """Return stable-baselines3's DQN on top of the same upstream networks."""
     scenario = training_scenario(load_scenario(_SCENARIO), make_skill(skill))
@@ -184,7 +237,7 @@ def _theirs(ours: SkillDQN, skill: str, lanes: int, numbers: DQNHyperparameters,
     env = SkillVectorEnv(
         lanes, skill, _SCENARIO, NetworkController(FusedNetworks(chain, plays)), autoreset_mode="SameStep"
     )
-    model = make_dqn(env, numbers, seed=0, gradient_steps=lanes)
+    model = make_dqn(SkillVecEnv(env), numbers, seed=0, gradient_steps=lanes)
     model.learn(_WARM_UP, log_interval=None)
 
     def train() -> None:

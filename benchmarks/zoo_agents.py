@@ -19,47 +19,83 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from rich.console import Console
 
-import soulsgraph
 from soulsgraph.recordings.format import run_name
 from soulsgraph.results.figures import INK, save_figure, styled
 from soulsgraph.results.origin import describe_origin, source_commit
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import markdown_table, render
 from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, evaluate, source_of
-from soulsgraph.runs.lineage import branch, finished_versions
-from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.lineage import branch, own_stages
+from soulsgraph.runs.plan import scenario_digest
+from soulsgraph.runs.progress import Supervisor
+from soulsgraph.runs.run_folder import RunFolder, check_same
+from soulsgraph.runs.studies import run_study
+from soulsgraph.runs.study_folder import StudyFile, StudyFolder, Tables, Unit
+from soulsgraph.runs.train import Workplace, train_stages
 from soulsgraph.zoo import AGENTS, PLANNED, agent_names, open_run, plan_of
 from soulsgraph.zoo import card as cards
-from soulsgraph_envs.core.config import Where, load, to_table
+from soulsgraph_clusters.sessions.session import Session
+from soulsgraph_envs.core.config import digest_of, to_table
 from soulsgraph_envs.core.files import whole_folder, write_json, write_text
 
 
-def build(
-    name: str, runs: Path, agents: Path = AGENTS, episodes: int = cards.EPISODES, scale: float = 1.0
-) -> cards.AgentCard:
+@dataclass(frozen=True)
+class ZooBuild:
+    """How agents are trained: at one commit, for an evaluation of some episodes, and where they are put."""
+
+    origin: cards.TrainingOrigin
+    agents: str = str(AGENTS)
+    episodes: int = cards.EPISODES
+    scale: float = 1.0
+
+
+class ZooFolder(StudyFolder[ZooBuild]):
+    """Agents that are built, each in a run folder of its name."""
+
+    kind, plan_file, holds = "zoo build", "zoo.json", StudyFile[ZooBuild]
+    #: Those that are asked for.
+    names: Sequence[str] = tuple(PLANNED)
+
+    @staticmethod
+    def fights(plan: ZooBuild) -> dict[str, str]:
+        """Return the digests of the fights that agents are trained in."""
+        scenarios = dict.fromkeys(plan_of(name).scenario for name in PLANNED)
+        return {name: scenario_digest(name) for name in scenarios}
+
+    def check_memory(self) -> None:
+        """Refuse a plan that needs more memory than this machine may spare; raises DataError."""
+        for name in self.names:
+            plan_of(name).check_memory()
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The agents that are asked for, known again by all that they are trained by."""
+        digests = {name: digest_of(to_table(cards.Digests.of(plan_of(name)))) for name in self.names}
+        return tuple(Unit(name, build, (name,), digest) for name, digest in digests.items())
+
+    def check_commit(self) -> None:
+        """Refuse to train agents with others of another commit; raises SystemExit."""
+        if self.left and (commit := self.plan.origin.commit) != source_commit():
+            raise SystemExit(f"{self.path}: begun by commit {commit}; go on with that one, or remove the folder.")
+
+
+def build(folder: ZooFolder, name: str, supervisor: Supervisor) -> Tables:
     """Train an agent, from where an earlier call stopped, evaluate it, and put it in the place of an older one."""
-    path, plan = runs / name, replace(plan_of(name), scale=scale)
-    file = runs / f"{name}-origin.json"
-    if not path.exists():
-        write_json(file, to_table(cards.TrainingOrigin.now()))
-    origin = load(cards.TrainingOrigin, Where(file, remedy="remove the run's folder"))
-    if origin.commit != source_commit() and not _finished(path):
-        raise SystemExit(f"{path}: begun by commit {origin.commit}; go on with that one, or remove the folder.")
-    asked = {name: getattr(plan, name) for name in ("preset", "scenario", "graph", "seed")}
-    run = soulsgraph.train(run=path, scale=scale, **asked).folder
-    card = cards.make_card(name, run, origin, episodes)
-    with whole_folder(agents / name, replace=True) as temporary:
+    path, build = folder.path / name, folder.plan
+    plan = replace(plan_of(name), scale=build.scale)
+    run = RunFolder.open(path) if (path / RunFolder.plan_file).exists() else RunFolder.create(path, plan)
+    check_same(run, plan)
+    with run.locked(), Workplace(run, Session(local=False), "silent", supervisor) as place:
+        train_stages(place, own_stages(run), Console(quiet=True))
+    card = cards.make_card(name, run, build.origin, build.episodes)
+    with whole_folder(Path(build.agents) / name, replace=True) as temporary:
         temporary.rmdir()
         branch(run, temporary, plan.scenario)
         write_json(temporary / cards.CARD, to_table(card))
         write_text(temporary / cards.PAGE, cards.card_page(card))
-    return card
-
-
-def _finished(path: Path) -> bool:
-    run = RunFolder.open(path)
-    return all(finished_versions(run, stage) for stage in run.plan.stages())
+    return {}
 
 
 def save_verified(folder: Path, verified: Sequence[cards.Verification]) -> None:
@@ -173,7 +209,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="verify, compare: folder of the page")
     asked = parser.parse_args()
     if asked.what == "build":
-        print(cards.agents_table([build(name, asked.runs) for name in asked.agents or PLANNED]))
+        if (asked.runs / ZooFolder.plan_file).exists():
+            folder = ZooFolder.open(asked.runs)
+        else:
+            folder = ZooFolder.create(asked.runs, ZooBuild(cards.TrainingOrigin.now()))
+        folder.names = asked.agents or folder.names
+        folder.check_commit()
+        run_study(folder, Console())
+        print(cards.agents_table([cards.read_card(AGENTS / name) for name in folder.names]))
     elif asked.what == "verify":
         verified = [cards.verify_agent(name) for name in asked.agents or agent_names()]
         print(markdown_table(cards.VERIFIED_HEADINGS, [one.cells for one in verified]))

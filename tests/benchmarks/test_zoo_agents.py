@@ -1,19 +1,21 @@
 """An agent of the zoo is trained, evaluated, and put into the place of an older one; a stopped build goes on."""
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
 from fakes.runs import pretend_training
 from soulsgraph import zoo
 from soulsgraph.runs.evaluate import Setting, check_library, evaluate, source_of
 from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.studies import in_turn
 from soulsgraph.zoo.card import Digests, EvaluationScore, TrainingOrigin, read_card, verify_agent
-from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import write_json
-from zoo_agents import SCENARIOS, build, compare_agents, save_standings, save_verified
+from zoo_agents import SCENARIOS, ZooBuild, ZooFolder, compare_agents, save_standings, save_verified
 
 _NAME, _SCALE = "vordt-best-1", 0.006
 
@@ -23,37 +25,44 @@ def test_an_agent_is_trained_and_takes_the_place_of_an_older_one(tmp_path):
     runs, agents = tmp_path / "runs", tmp_path / "agents"
     (agents / _NAME).mkdir(parents=True)
     (agents / _NAME / "old.txt").write_text("old")
-    made = build(_NAME, runs, agents, 8, _SCALE)
+    folder = begin(runs, agents)
+    in_turn(folder, folder.left, Console(quiet=True))
+    made = read_card(agents / _NAME)
     assert sorted(path.name for path in (agents / _NAME).iterdir()) == [
         "README.md",
         "card.json",
         "library",
         "plan.json",
     ]
-    assert read_card(agents / _NAME) == made
     assert made.reached == EvaluationScore.of(made.reached.outcomes, made.reached.seed)
     assert made.digests == Digests.of(RunFolder.open(agents / _NAME).plan)
-    # The second call trains nothing more.
-    assert build(_NAME, runs, agents, 8, _SCALE) == made
+    # Nothing more is to be trained, even at another commit.
+    assert folder.left == []
+    begin(runs, agents, commit="0" * 40).check_commit()
     run, agent = RunFolder.open(runs / _NAME), RunFolder.open(agents / _NAME)
     assert [card.digest for card in check_library(agent)] == [card.digest for card in check_library(run)]
     assert [len(run.library.versions(skill)) for skill in run.plan.skill_graph.order] == [1] * 5
 
 
+def begin(runs: Path, agents: Path, **origin: Any) -> ZooFolder:
+    """Begin the build of one agent, or open it."""
+    plan = ZooBuild(replace(TrainingOrigin.now(), **origin), str(agents), 8, _SCALE)
+    folder = ZooFolder(runs, plan) if runs.exists() else ZooFolder.create(runs, plan)
+    folder.names = (_NAME,)
+    return folder
+
+
 def test_an_unfinished_agent_of_another_commit_is_not_resumed(tmp_path):
-    origin = replace(TrainingOrigin.now(), commit="0" * 40)
-    RunFolder.create(tmp_path / _NAME, replace(zoo.plan_of(_NAME), scale=_SCALE))
-    write_json(tmp_path / f"{_NAME}-origin.json", to_table(origin))
+    folder = begin(tmp_path / "runs", tmp_path / "agents", commit="0" * 40)
     with pytest.raises(SystemExit, match="0" * 40):
-        build(_NAME, tmp_path, tmp_path / "agents", scale=_SCALE)
-    assert not (tmp_path / "agents").exists()
+        folder.check_commit()
 
 
 def test_a_run_by_another_plan_is_no_agents(tmp_path):
-    RunFolder.create(tmp_path / _NAME, replace(zoo.plan_of(_NAME), scale=0.5))
-    write_json(tmp_path / f"{_NAME}-origin.json", to_table(TrainingOrigin.now()))
+    folder = begin(tmp_path / "runs", tmp_path / "agents")
+    RunFolder.create(folder.path / _NAME, replace(zoo.plan_of(_NAME), scale=0.5))
     with pytest.raises(SoulsGraphError):
-        build(_NAME, tmp_path, tmp_path / "agents", scale=_SCALE)
+        in_turn(folder, folder.left, Console(quiet=True))
     assert not (tmp_path / "agents").exists()
 
 

@@ -1,17 +1,16 @@
-"""stable-baselines3's DQN on the vector face, and as the learner of a stage: what our learner is compared with."""
+"""stable-baselines3's DQN as the learner of a stage: what our learner is compared with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any
 
 import numpy as np
 import torch
 from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
 from soulsgraph.paper.study import check_stable_baselines
 from soulsgraph.results.tables import GrowingTable
@@ -22,69 +21,18 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, trained_artifact
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_envs.core.machine import compute_on_one_thread
-from soulsgraph_envs.gym.skill_env import SkillVectorEnv
+from soulsgraph_envs.gym.skill_env import SkillEnv
 from soulsgraph_policies.agents.agent import NetworkController
 from soulsgraph_policies.agents.inference import NETWORK, RunningNormalizer
 from soulsgraph_policies.agents.library import Artifact, SkillCard
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 
-class SkillVecEnv(VecEnv):
-    """The vector environment, with same-step autoreset, in stable-baselines3's own protocol."""
-
-    def __init__(self, env: SkillVectorEnv) -> None:
-        # The base class asks for attributes of the lanes at once.
-        self._env = env
-        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
-
-    def reset(self) -> Any:
-        """Begin every lane; the first lane's seed, which the base class keeps, is that of all."""
-        return self._env.reset(seed=self._seeds[0])[0]
-
-    def step_async(self, actions: Any) -> None:
-        """Keep the actions for `step_wait`."""
-        self._actions = actions
-
-    def step_wait(self) -> Any:
-        """Step every lane; ended lanes report their last observation as `terminal_observation`."""
-        observations, rewards, terminated, truncated, info = self._env.step(self._actions)
-        ended = terminated | truncated
-        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        for lane in np.flatnonzero(ended):
-            infos[lane] = {
-                "terminal_observation": info["final_obs"][lane],
-                "TimeLimit.truncated": bool(truncated[lane]),
-                "won": bool(info["final_info"]["won"][lane]),
-                "seconds": float(info["final_info"]["seconds"][lane]),
-            }
-        return observations, rewards, ended, infos
-
-    def close(self) -> None:
-        """Close the vector environment."""
-        self._env.close()
-
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return an attribute of the vector environment for each lane asked."""
-        return [getattr(self._env, attr_name, None) for _ in self._get_indices(indices)]
-
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Refuse: lanes share one simulator."""
-        raise NotImplementedError("lanes share one simulator: attributes of one lane cannot be set")
-
-    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
-        """Refuse: lanes share one simulator."""
-        raise NotImplementedError("lanes share one simulator: methods of one lane cannot be called")
-
-    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """Return False for every lane: none is wrapped."""
-        return [False for _ in self._get_indices(indices)]
-
-
-def make_dqn(env: SkillVectorEnv, hyperparameters: DQNHyperparameters, seed: int, gradient_steps: int) -> DQN:
+def make_dqn(env: VecEnv, hyperparameters: DQNHyperparameters, seed: int, gradient_steps: int) -> DQN:
     """Make stable-baselines3's DQN with the same hyperparameters and normalised observations."""
     # A constant share is one point.
     (_, first), (end, last) = hyperparameters.epsilon[0], hyperparameters.epsilon[-1]
-    normalised = VecNormalize(SkillVecEnv(env), norm_reward=False, clip_obs=hyperparameters.observation_clip)
+    normalised = VecNormalize(env, norm_reward=False, clip_obs=hyperparameters.observation_clip)
     return DQN(
         "MlpPolicy",
         normalised,
@@ -146,7 +94,7 @@ def build_model(setup: StageSetup) -> DQN:
     skill, chain = setup.skills[-1], setup.skills[:-1]
     networks = [setup.upstream[s.name].network(s, setup.scenario) for s in chain]
     controller = NetworkController.upstream(networks) if chain else None
-    env = SkillVectorEnv(1, skill.name, setup.scenario, controller, setup.run.plan.options, autoreset_mode="SameStep")
+    env = DummyVecEnv([lambda: SkillEnv(skill.name, setup.scenario, controller, setup.run.plan.options)])
     model = make_dqn(env, setup.hyperparameters, setup.stage.seed, gradient_steps=1)
     if setup.parent is not None:
         _continue_from(model, setup.parent)

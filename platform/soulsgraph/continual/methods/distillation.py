@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from soulsgraph.continual.methods.importance import layer_outputs
 from soulsgraph.continual.methods.learning import SkillVersion
-from soulsgraph_envs.combat.rollout import Doubles, Floats
+from soulsgraph_envs.combat.rollout import Floats
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.agents.inference import RunningNormalizer, Weights
@@ -68,26 +68,21 @@ def distil(
     observations = np.concatenate([seen for _, seen in teachers])
     normalizer.update(observations)
     module.set_normalizer(normalizer.mean, normalizer.deviation)
-    inputs, targets = module.normalize(torch.as_tensor(observations)), _join(taught)
-    ends = np.cumsum([len(values) for values in taught])
+    inputs, counts = module.normalize(torch.as_tensor(observations)), [len(values) for values in taught]
+    # Each teacher's values have scales of their own.
+    temperatures = [_TEMPERATURE * max(float(values.std(axis=1).mean()), _LEAST_SPREAD) for values in taught]
+    deviations = [max(float(values.std()), _LEAST_SPREAD) for values in taught]
+    columns = (np.repeat(one, counts)[:, None] for one in (temperatures, deviations))
+    parts = (np.concatenate(taught), *columns)
+    targets = _Targets(*(torch.as_tensor(part, dtype=torch.float32) for part in parts))
+    ends = np.cumsum(counts)
     share = max(hyperparameters.train_batch_size_per_learner // len(taught), 1)
     optimizer, generator = Adam(module.q_network.parameters(), lr=_LEARNING_RATE), np.random.default_rng(seed)
     for _ in range(updates):
-        parts = [
-            generator.integers(end - len(values), end, share) for values, end in zip(taught, ends.tolist(), strict=True)
-        ]
-        rows = torch.from_numpy(np.concatenate(parts))
+        drawn = [generator.integers(end - count, end, share) for count, end in zip(counts, ends.tolist(), strict=True)]
+        rows = torch.from_numpy(np.concatenate(drawn))
         optimizer.zero_grad()
         targets.loss(module.q_network(inputs[rows]), rows).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(module.q_network.parameters(), hyperparameters.grad_clip)
         optimizer.step()
     return SkillVersion({name: values.copy() for name, values in module.weights().items()}, normalizer.get_state())
-
-
-def _join(taught: Sequence[Doubles]) -> _Targets:
-    """Return all teachers' values, each with its own scales."""
-    temperatures = [_TEMPERATURE * max(float(values.std(axis=1).mean()), _LEAST_SPREAD) for values in taught]
-    deviations = [max(float(values.std()), _LEAST_SPREAD) for values in taught]
-    counts = [len(values) for values in taught]
-    columns = (np.repeat(one, counts)[:, None] for one in (temperatures, deviations))
-    return _Targets(*(torch.as_tensor(part, dtype=torch.float32) for part in (np.concatenate(taught), *columns)))
