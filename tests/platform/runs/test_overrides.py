@@ -1,5 +1,7 @@
 """Options of the learner that a plan changes: for all skills, for one alone, kept, and part of what a stage is."""
 
+from dataclasses import replace
+
 import pytest
 
 from fakes.runs import pretend_run
@@ -20,6 +22,11 @@ def test_an_option_of_one_skill_is_that_skills_alone_and_goes_before_that_of_all
     plan = Plan(overrides={"gamma": 0.9, "dodge.gamma": 0.8, "heal_attack.n_step": 3})
     assert _gammas(plan) == {name: 0.8 if name == "dodge" else 0.9 for name in SKILL_NAMES}
     assert [plan.hyperparameters(stage).n_step for stage in plan.stages()] == [1, 1, 1, 1, 3]
+
+
+def test_what_goes_on_from_a_clone_holds_to_what_was_shown():
+    shown = Plan().hyperparameters(replace(Plan().stage("dodge", parent=1), cloned=True))
+    assert (shown.margin, shown.exploration(0)) == (0.8, 0.5)
 
 
 def test_it_counts_in_adaptations_too():
