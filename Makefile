@@ -18,7 +18,7 @@ IFRAME_WORKER := 1.0.4
 # What draws a fight in three dimensions; its script is in the package, and `make three` fetches it anew.
 THREE := 0.170.0
 THREE_SCRIPT := platform/soulsgraph/pages/three.min.js
-# Several files of tests beside each other; one whose worker dies is named (docs/testing.md).
+# Several files of tests beside each other; one whose worker dies is named (CONTRIBUTING.md).
 TESTS := .venv/bin/pytest --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 # Which fights the film and the pictures of the pages show.
 FILMED ?= iudex-full-best-0 --seed 1000028

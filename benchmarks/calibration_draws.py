@@ -97,6 +97,98 @@ def draw_alterations(boss: str, seed: int, folder: Path, count: int = ALTERATION
     return path, done
 
 
+#: Factors, or numbers, that a whole draw has a value from, each by itself.
+_WIND_UP, _RECOVERY, _LASTS = (0.8, 1.25), (0.6, 1.5), (0.65, 1.5)
+_FACTORS = {
+    "reach_m": (0.82, 1.22), "half_arc_rad": (0.7, 1.4), "damage": (0.7, 1.35), "lunge_m_s": (0.7, 1.4),
+    "leap_s": (0.8, 1.25), "walk_m_s": (0.7, 1.4), "back_off_m_s": (0.7, 1.4), "turn_rad_s": (0.7, 1.4),
+    "tracking_factor": (0.8, 1.3), "time_factor": (0.85, 1.2), "damage_factor": (0.85, 1.2),
+}  # fmt: skip
+_NUMBERS = {"damage_spread": (0.03, 0.18), "chain_chance": (0.05, 0.45), "low": (0.5, 1.4), "high": (2.2, 4.2)}
+_WEIGHT = 0.9
+#: Of values that no estimator has, and of the player.
+_NEAR_WAIT, _REAR_CHANCE = ((0.0, 0.4), (0.5, 1.2)), (0.1, 0.9)
+_PLAYER = {
+    "run": ("speed_m_s",), "roll": ("cost", "speed_m_s", "invulnerable_s"), "attack": ("cost",),
+    "body": ("regeneration_per_s",),
+}  # fmt: skip
+_PLAYERS_FACTOR = (0.85, 1.2)
+
+
+def draw_whole(boss: str, seed: int, folder: Path, unestimated: bool = False) -> Path:
+    """Alter all values of a shipped boss that have estimators at once and write it as a file of a folder.
+
+    `unestimated` alters some that have none as well: waits beside the player, chains' length and what comes for a
+    player behind. Returns the file's path.
+    """
+    random = np.random.default_rng(seed)
+    while True:
+        tables = deepcopy(read_data("boss", find("boss", boss)))
+        tables["name"] = f"{tables['name']}, draw {seed}"
+        for table in (tables, tables["motion"]):
+            _scale(table, random)
+        _renumber(tables, random, "damage_spread")
+        _renumber(tables["aggression"], random, "chain_chance")
+        tables["aggression"]["wait_s"] = [_drawn(random, _NUMBERS[end]) for end in ("low", "high")]
+        for move in tables["moves"]:
+            _alter_move(move, random)
+        if unestimated:
+            tables["aggression"]["near_wait_s"] = [_drawn(random, ends) for ends in _NEAR_WAIT]
+            tables["aggression"]["chain_most"] += 1
+            tables["rear"]["counter_chance"] = _drawn(random, _REAR_CHANCE)
+        path = folder / f"draw-{seed}.toml"
+        write_tables(path, tables)
+        if _is_valid(path):
+            return path
+
+
+def _drawn(random: np.random.Generator, span: tuple[float, float]) -> float:
+    return round(float(random.uniform(*span)), 4)
+
+
+def _scale(table: dict[str, Any], random: np.random.Generator) -> None:
+    for name in _FACTORS.keys() & table.keys() - {"half_arc_rad"}:
+        table[name] = round(table[name] * _drawn(random, _FACTORS[name]), 4)
+    if table.get("half_arc_rad", _CIRCLE) < _CIRCLE:
+        table["half_arc_rad"] = round(table["half_arc_rad"] * _drawn(random, _FACTORS["half_arc_rad"]), 4)
+
+
+def _renumber(table: dict[str, Any], random: np.random.Generator, name: str) -> None:
+    table[name] = _drawn(random, _NUMBERS[name])
+
+
+def _alter_move(move: dict[str, Any], random: np.random.Generator) -> None:
+    """Scale a move's times up to its last window, each window's length, the rest, and all else by factors."""
+    wind_up, recovery = _drawn(random, _WIND_UP), _drawn(random, _RECOVERY)
+    ends = max(window["time_s"][1] for window in move["windows"])
+    _scale(move, random)
+    move["weight"] = round(move["weight"] * float(np.exp(random.uniform(-_WEIGHT, _WEIGHT))), 4)
+    rest = (move["length_s"] - ends) * recovery
+    for window in move["windows"]:
+        first, last = window["time_s"]
+        begins = first * wind_up
+        window["time_s"] = [round(begins, 4), round(begins + (last - first) * _drawn(random, _LASTS), 4)]
+        _scale(window, random)
+    latest = max(window["time_s"][1] for window in move["windows"])
+    move["length_s"] = round(latest + rest, 4)
+    move["tracks_s"] = round(min(move["tracks_s"] * wind_up, move["length_s"]), 4)
+    if "lunge_s" in move:
+        move["lunge_s"] = [round(one * wind_up, 4) for one in move["lunge_s"]]
+
+
+def draw_player(player: str, seed: int, folder: Path) -> Path:
+    """Alter a shipped player's speeds, costs and invulnerability and write it as a file of a folder."""
+    random = np.random.default_rng(seed)
+    tables = deepcopy(read_data("player", find("player", player)))
+    tables["name"] = f"{tables['name']}, draw {seed}"
+    for table, names in _PLAYER.items():
+        for name in names:
+            tables[table][name] = round(tables[table][name] * _drawn(random, _PLAYERS_FACTOR), 4)
+    path = folder / f"player-{seed}.toml"
+    write_tables(path, tables)
+    return path
+
+
 def _is_valid(path: Path) -> bool:
     try:
         boss = load_boss(path)
@@ -113,7 +205,8 @@ def truth_of(boss: BossData, shipped: BossData) -> dict[str, float]:
     """
     factor, weights = boss.time_factor, sum(move.weight for move in boss.moves)
     truth = {f"motion.{name}": float(value) for name, value in vars(boss.motion).items()}
-    truth |= {f"aggression.wait_s.{end}": value for end, value in enumerate(boss.aggression.wait_s)}
+    waits = {"wait_s": boss.aggression.wait_s, "near_wait_s": boss.aggression.near_wait_s}
+    truth |= {f"aggression.{name}.{end}": value for name, ends in waits.items() for end, value in enumerate(ends)}
     truth |= {"aggression.chain_chance": boss.aggression.chain_chance}
     truth |= {"radius_m": boss.radius_m, "damage_spread": boss.damage_spread}
     for move in boss.moves:

@@ -26,7 +26,7 @@ from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import RawValues
-from soulsgraph_envs.games.cycle_timer import RECENT_TICKS, Clock, CycleTimer, TimedGame, timed_phase
+from soulsgraph_envs.games.cycle_timer import RECENT_TICKS, Clock, CycleTimer, TimedGame
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.live_game import PacedSimulator
 from speed import spread
@@ -157,12 +157,12 @@ class HeldSimulator(PacedSimulator):
         super().__init__(settings.lanes, settings.speed, clock)
         self._clock, self._hold = clock, hold
 
-    @timed_phase("start")
     def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
         """Begin an episode as `Simulator.reset` does, when the file is gone."""
-        while self._hold.exists():
-            self._clock.sleep(_HELD_LOOK_S)
-        return super().reset(lanes, scenario, seeds)
+        with self.reset_clock.phase("start"):
+            while self._hold.exists():
+                self._clock.sleep(_HELD_LOOK_S)
+            return super().reset(lanes, scenario, seeds)
 
 
 class _HeldGame(Player):

@@ -23,7 +23,7 @@ from soulsgraph_clusters.fleet.gateway.status import GameStatus
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import CODE, encode_columns, encode_weights
 from soulsgraph_clusters.fleet.protocol.security import token_metadata
-from soulsgraph_clusters.fleet.protocol.settings import METHOD, PROTOCOL, SERVICE, code_digest
+from soulsgraph_clusters.fleet.protocol.settings import METHOD, PROTOCOL, SERVICE, play_digest
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.fleet.store import JOURNALED
 from soulsgraph_envs.core.access import NO_PROXY
@@ -212,7 +212,7 @@ class _Clients:
         call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(metadata=metadata)
         boot, name = f"{number:016x}", f"{number:04d}"
         hello = wire.Hello(
-            protocol=PROTOCOL, game=name, boot=boot, driver="bench", lanes=1, digests={CODE: code_digest()}
+            protocol=PROTOCOL, game=name, boot=boot, driver="bench", lanes=1, digests={CODE: play_digest()}
         )
         await call.write(wire.FromGame(hello=hello).SerializeToString())
         answer = wire.ToGame.FromString(await call.read())

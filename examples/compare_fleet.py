@@ -66,7 +66,7 @@ class Seed:
     def train_by_fleet(self, speed: float) -> None:
         """Train dodge from what a host's games play."""
         address, files = f"127.0.0.1:{free_port()}", {"fleet.toml": "", "games.toml": ""}
-        files["fleet.toml"] = f'listen = "{address}"\n[pcs.attic]\n'
+        files["fleet.toml"] = f'listen = "{address}"\npcs = ["attic"]\n'
         files["games.toml"] = f'[[games]]\ndriver = "simulator"\nspeed = {speed}\nlanes = {LANES}\n'
         for name, text in files.items():
             (self.folder / name).write_text(text, encoding="utf-8")

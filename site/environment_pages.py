@@ -30,10 +30,7 @@ Rows = tuple[tuple[str, ...], ...]
 
 _SCENARIO = "iudex-phase1"
 _VERSIONS = "v0: the first"
-_BESIDE = (
-    "What units and bounds mean: [spaces and `info`](../gymnasium.md#spaces-and-info). "
-    "[Every environment](../environments.md)."
-)
+_BESIDE = "[What units and bounds mean](../environments.md#spaces-and-info)."
 _SOULSGYM = {
     "soulsgraph/SoulsGymIudex-v0": "SoulsGym's environment of one phase of Iudex Gundyr.",
     "soulsgraph/SoulsGymIudexImg-v0": "The same, observed as a picture.",

@@ -128,9 +128,9 @@ def own_skills(_: Rows) -> Rows:
 # Findings: speed
 
 
-def _speeds(file: str, rows: Rows) -> Rows:
+def speed_of_training(rows: Rows) -> Rows:
     medians: dict[str, dict[str, float]] = {}
-    for row in _read(f"speed/{file}.json")["results"]:
+    for row in _read("speed/train.json")["results"]:
         medians.setdefault(f"{row['skill']}, {row['lanes']}", {})[row["name"]] = row["per_cpu_s"]["median"]
     made = []
     for title, *_ in rows:
@@ -139,26 +139,6 @@ def _speeds(file: str, rows: Rows) -> Rows:
         stock = f"{found['stock RLlib DQN']:.0f}" if title.endswith(", 1") else ""
         bare = f"{found['limit: BLAS products']:,.0f}"
         made.append([title, f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.1f}", stock, bare])
-    return made
-
-
-def speed_of_training(rows: Rows) -> Rows:
-    return _speeds("train", rows)
-
-
-def speed_of_training_amd(rows: Rows) -> Rows:
-    return _speeds("train-amd", rows)
-
-
-def starts(rows: Rows) -> Rows:
-    before, now = (
-        {row["name"]: row["start_cpu_s"]["median"] for row in _read(f"start/{name}.json")["results"]}
-        for name in ("before", "start")
-    )
-    made = []
-    for title, *_ in rows:
-        then, today = (found[title.strip("`")] for found in (before, now))
-        made.append([title, f"{then:.2f} s", f"{today:.2f} s", f"{today / then:.2f}"])
     return made
 
 
@@ -186,13 +166,13 @@ def whole_commands(rows: Rows) -> Rows:
 def speed_of_the_simulator(_: Rows) -> Rows:
     lanes, memory, *_ = _read("speed/sim.json")["results"]
     tick, composed = _read("speed/tick.json")["results"]
-    rates = [f"{row['per_cpu_s']['median']:,.0f} lane ticks" for row in (lanes, memory, composed)]
+    rates = [f"{row['per_cpu_s']['median']:,.0f} ticks" for row in (lanes, memory, composed)]
     taken = [f"{tick['cpu_ms'][name]:.3f} ms" for name in ("median", "p99")]
     return [
-        ["bare simulator, 256 lanes, random controls, resets included", f"{rates[0]} (0.1 s) per CPU second"],
-        ["reading and writing those lanes' memory once a frame, and no more", f"{rates[1]} per CPU second"],
-        ["composed agent, 256 lanes", f"{rates[2]} per CPU second"],
-        ["one tick of the composed agent, 1 lane", f"median {taken[0]}, p99 {taken[1]} of CPU time"],
+        ["bare simulator, 256 parallel envs, random controls, resets included", f"{rates[0]} (0.1 s) per CPU second"],
+        ["reading and writing their memory once a frame, and no more", f"{rates[1]} per CPU second"],
+        ["composed agent, 256 parallel envs", f"{rates[2]} per CPU second"],
+        ["one tick of the composed agent, alone", f"median {taken[0]}, p99 {taken[1]} of CPU time"],
     ]
 
 
@@ -244,17 +224,6 @@ def one_game_disturbed(rows: Rows) -> Rows:
     return made
 
 
-def drivers_share(_: Rows) -> Rows:
-    made = []
-    for file, streams in (("driver", "300"), ("driver-1000", "1,000")):
-        bare, gateway, both = _read(f"fleet/{file}.json")["results"]
-        rates = [1000.0 * one["driven_s"] / (one["chunks"] * one["wall_s"]) for one in bare["measured"]]
-        alone = median(one["cpu_s"] * rate for one, rate in zip(bare["measured"], rates, strict=True))
-        beyond = [row["beyond_bare_ms_a_chunk"]["median"] for row in (gateway, both)]
-        made.append([streams, *(f"{value:.2f} ms" for value in (alone, *beyond, _driver_ms_a_chunk(both)))])
-    return made
-
-
 def times_away(rows: Rows) -> Rows:
     faults, made = _read("chaos/chaos.json")["run"]["faults"], []
     for title, words, *_ in rows:
@@ -279,7 +248,7 @@ def thousand_games(_: Rows) -> Rows:
     return [
         ["the gateway's one thread", f"{core:.2f} of a core", f"{full(core)} games"],
         [
-            "updates, at the measured [speed](findings_speed.md#speed)",
+            "updates, at the measured [speed](#speed)",
             f"{updates:.2f} of a core",
             f"{full(updates)} games, if they ran alone",
         ],
@@ -337,12 +306,12 @@ def _control_loops(timings: list[dict[str, Any]]) -> str:
 
 
 def resets(rows: Rows) -> Rows:
-    before, now = (_read(f"resets/{name}.json")["results"] for name in ("before", "reset"))
-    made = []
-    for (title, *_), old, new in zip(rows, before, now, strict=True):
-        seconds = [row[share]["mean"] for share in ("whole_s", "ours_s") for row in (old, new)]
-        made.append([title, *(f"{one:.2f} s" for one in seconds), _share(seconds[3] / seconds[2], 0)])
-    return made
+    # The rows of one map are of resets at another speed than the fight's.
+    results = [row for row in _read("resets/reset.json")["results"] if row["map"] != "stand-in"]
+    return [
+        [title, *(f"{row[share]['mean']:.2f} s" for share in ("whole_s", "ours_s"))]
+        for (title, *_), row in zip(rows, results, strict=True)
+    ]
 
 
 # Calibration and cloning
@@ -441,23 +410,6 @@ def _changed(folder: str, names: Mapping[str, str]) -> Rows:
 
 def updates_for_a_decision(_: Rows) -> Rows:
     return _changed("updates", {"dpu2": "2", "dpu4": "4: `best-1`", "dpu8": "8: `best`", "dpu16": "16"})
-
-
-def updates_on_fresh_seeds(_: Rows) -> Rows:
-    return _changed("seeds-600-609", {"best-1": "`best-1`", "best": "`best`"})
-
-
-def updates_of_our_own(rows: Rows) -> Rows:
-    found: dict[tuple[str, str], Any] = {}
-    # The later report has more seeds of one preset.
-    for folder in ("seeds-720-739", "seeds-720-759"):
-        found |= {(row.reproduction, row.label): row for row in _frame(folder, "agreement").itertuples()}
-    made = []
-    for title, *_ in rows:
-        own = [found[title.strip("`"), label] for label in _ABLATED]
-        apart = [f"{row.difference:+.1f} ({row.difference_low:+.1f} to {row.difference_high:+.1f})" for row in own]
-        made.append([title, *apart, f"{own[0].seeds} and {own[0].earlier_seeds}"])
-    return made
 
 
 # Findings: transfer and continual learning
@@ -664,31 +616,26 @@ def logged_metrics(rows: Rows) -> Rows:
 
 def recorded_columns(rows: Rows) -> Rows:
     """Return a row for each column of every fight; those of skills say on the page what their files name."""
-    fights = [[f"`{one.name}`", one.unit, one.meaning] for one in FIGHT_COLUMNS]
-    return [*fights, *(row for row in rows if row[0].startswith("`<skill>"))]
+    read = [one for one in FIGHT_COLUMNS if not one.name.startswith("control/")]
+    held = [f"`{one.name.removeprefix('control/')}`" for one in FIGHT_COLUMNS if one.name.startswith("control/")]
+    controls = ["`control/<control>`", "", f"whether it is held or pressed in this tick: {', '.join(held)}"]
+    return [
+        *([f"`{one.name}`", one.unit, one.meaning] for one in read),
+        controls,
+        *(row for row in rows if row[0].startswith("`<skill>")),
+    ]
 
 
 #: Every table by the name in its mark.
 TABLES: dict[str, Callable[[Rows], Rows]] = {
     table.__name__: table
     for table in (
-        *(
-            win_rates,
-            whole_fights,
-            end_to_end_seeds,
-            zoo,
-            own_skills,
-            imported_dodges,
-            speed_of_training,
-            speed_of_training_amd,
-            starts,
-            efficiency,
-        ),
+        *(win_rates, whole_fights, end_to_end_seeds, zoo, own_skills, imported_dodges, speed_of_training, efficiency),
         *(whole_commands, speed_of_the_simulator, env_runners, stale_weights, learned_by_a_fleet, paced_games),
         one_game_disturbed,
-        *(drivers_share, times_away, thousand_games, running_games, resets, scripted_play, cloned_agents),
-        *(outside_of_expected, one_file_agent, ablation, updates_for_a_decision, updates_on_fresh_seeds),
-        *(updates_of_our_own, recovered_in_phase_2, adapted_jointly, chain_of_bosses),
+        *(times_away, thousand_games, running_games, resets, scripted_play, cloned_agents),
+        *(outside_of_expected, one_file_agent, ablation, updates_for_a_decision),
+        *(recovered_in_phase_2, adapted_jointly, chain_of_bosses),
         *(needed_skills, bosses_in_sequence, labelled_shifts, option_costs, continual_methods, continual_results),
         *(calibrated_values, altered_bosses, logged_metrics, recorded_columns),
     )

@@ -90,7 +90,7 @@ def test_two_machines_train_by_what_the_page_says(tmp_path):
                 pc.run(block, connected=False)
             else:
                 printed += machine.run(block)
-        assert re.search(r"attic/1 +simulator x 8 .* can play", printed)
+        assert re.search(r"attic/1 +simulator x 8, .* can play", printed)
         assert "camera: attic/1 joined, playing by simulator" in printed
         assert re.search(r"^camera v1: 400 steps", printed, re.M)
         assert re.search(r"^heal_attack v1: ", printed, re.M)

@@ -42,7 +42,7 @@ class Arena:
         self.fleet = fleet = FleetInFolder(folder, {"attic": SLOW * 2, "cellar": SLOW, "loft": FAST * 2}, settings)
         own = Disk.possible(folder)
         self.disks = {"head": Disk(fleet.run, HEAD_MB), "attic": Disk(fleet.spool(), PC_MB)} if own else {}
-        self.ca = fleet.folder / "ca.pem" if self.cable else None
+        self.ca = fleet.folder / "head.pem" if self.cable else None
         if self.cable:
             code, logs = fleet.call("fleet", "certificates", self.cable.address, "127.0.0.1", "--fleet", fleet.file)
             assert code == 0, logs

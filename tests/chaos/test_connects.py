@@ -22,7 +22,8 @@ import asyncio, sys, time
 import grpc
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.security import token_metadata
-from soulsgraph_clusters.fleet.protocol.settings import METHOD, PROTOCOL, SERVICE, digests
+from soulsgraph_clusters.fleet.protocol.settings import METHOD, SERVICE
+from soulsgraph_clusters.fleet.protocol.task import make_hello
 from soulsgraph_envs.core.machine import raise_open_files
 
 address, games, *tokens = sys.argv[1:]
@@ -32,7 +33,7 @@ async def dial(number):
     metadata = token_metadata(tokens[number % len(tokens)])
     call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(metadata=metadata)
     game, boot = f"{number:04d}", f"{number:016x}"
-    hello = wire.Hello(protocol=PROTOCOL, game=game, boot=boot, driver="test", lanes=1, digests=digests())
+    hello = make_hello(game, "test", 1, boot=boot)
     try:
         await call.write(wire.FromGame(hello=hello).SerializeToString())
         answer = wire.ToGame.FromString(await call.read())
@@ -42,7 +43,7 @@ async def dial(number):
 
 async def main():
     raise_open_files()
-    digests()
+    make_hello("0", "test", 1)  # computes the digest once
     began_s = time.monotonic()
     answers = await asyncio.gather(*map(dial, range(int(games))))
     others = [answer for answer, _ in answers if answer]

@@ -22,7 +22,6 @@ from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.fleet.store import Journal, Spool, StoredChunk
-from soulsgraph_envs.core.access import join_address
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights, layer_names_at
 
@@ -93,12 +92,12 @@ class GatewayHere:
         host: str = "127.0.0.1",
     ) -> None:
         self.folder, self._open_journal = folder, journal
-        self.fleet = Fleet(replace(settings or FleetSettings(), listen=join_address(host, 0)), folder)
+        self.fleet = Fleet(replace(settings or FleetSettings(), listen=f"{host}:0"), folder)
         self.tokens = Tokens(folder / self.fleet.settings.tokens)
         self._take_up(task, stage)
         self.gateway = Gateway(self.fleet, self.admission)
         #: What PCs dial.
-        self.address = join_address(host, self.gateway.port)
+        self.address = f"{host}:{self.gateway.port}"
         self.status = StatusWriter(self.admission, self.gateway.connections)
         self._games = ExitStack()
 

@@ -22,7 +22,7 @@ from soulsgraph_clusters.fleet.protocol.messages import (
     encode_weights,
     parse_message,
 )
-from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, FleetSettings, code_digest
+from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, FleetSettings, play_digest
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.games.opening import make_game
@@ -85,7 +85,7 @@ class _Run:
         self._hello = wire.Hello(
             protocol=PROTOCOL, version="0.1.0", pc="attic", game="1", boot=_BOOT, driver="simulator", lanes=_LANES
         )
-        self._hello.digests[CODE] = code_digest()
+        self._hello.digests[CODE] = play_digest()
         self._connection = Connection(self._hello, 0.0)
         self._columns = [encode_columns(chunk) for chunk in played]
         self._decisions = [{name: len(part) for name, part in chunk.transitions.items()} for chunk in played]

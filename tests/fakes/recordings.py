@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from soulsgraph.recordings.format import DIGEST_KEY, HEADER_KEY
+from soulsgraph.recordings.format import HEADER_KEY
 
 
 def rewritten(
     whole: Path, path: Path, *, header: dict[str, object] | None = None, table: pa.Table | None = None
 ) -> None:
-    """Write a recording with another header or other rows, its digest made to fit."""
+    """Write a recording with another header or other rows."""
     found = pq.read_table(whole) if table is None else table
     metadata = dict(found.schema.metadata)
-    text = json.dumps(json.loads(metadata[HEADER_KEY]) | (header or {})).encode()
-    fitting = {HEADER_KEY: text, DIGEST_KEY: hashlib.sha256(text).hexdigest().encode()}
-    pq.write_table(found.replace_schema_metadata(metadata | fitting), path)
+    metadata[HEADER_KEY] = json.dumps(json.loads(metadata[HEADER_KEY]) | (header or {})).encode()
+    pq.write_table(found.replace_schema_metadata(metadata), path)
 
 
 def changed(table: pa.Table, name: str, values: object) -> pa.Table:

@@ -8,18 +8,31 @@ from soulsgraph_envs.simulator.driver import Simulator
 
 
 @pytest.fixture
-def refuse(monkeypatch, capsys):
+def command(monkeypatch, capsys):
+    """Run a command in this process; return its exit code, what it printed, and its errors."""
+
+    def ended(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+        return code, *capsys.readouterr()
+
+    return ended
+
+
+@pytest.fixture
+def refuse(command):
     """Run a command that must end with one line and an exit code, and return the line."""
 
     def refused(*arguments: object, code: int = 2) -> str:
-        monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        assert stop.value.code == code
-        assert "Traceback" not in captured.err
-        assert len(captured.err.strip().splitlines()) == 1, captured.err
-        return captured.err
+        found, _, errors = command(*arguments)
+        assert found == code
+        assert "Traceback" not in errors
+        assert len(errors.strip().splitlines()) == 1, errors
+        return errors
 
     return refused
 

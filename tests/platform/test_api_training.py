@@ -16,7 +16,6 @@ from nbclient import NotebookClient
 import soulsgraph as sg
 from fakes.trackers import KeptCalls
 from fakes.waiting import PATIENCE_S, until
-from soulsgraph.continual.selecting import Selection
 
 pytestmark = pytest.mark.slow
 #: So many decisions that all skills learn: 120 of the camera, 540 of the last one.
@@ -163,18 +162,3 @@ def test_a_training_is_tracked_by_names_and_by_an_object(tmp_path: Path) -> None
     assert kept.files == ["fight.gif", "report.html"] * 2
     sg.train(track="none", run=tmp_path / "silent", scale=_SCALE, quiet=True)
     assert not list((tmp_path / "silent").rglob("events.out.tfevents.*"))
-
-
-def test_auto_adapts_what_few_decisions_in_the_new_fight_select(tmp_path: Path) -> None:
-    run = sg.load("iudex-phase1-best-0")
-    adapted = run.adapt("vordt", "auto", budget=400, run=tmp_path / "copy", quiet=True)
-    versions = {name: skill.version for name, skill in adapted.agent("vordt").skills.items()}
-    assert versions == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 2, "heal_attack": 2}
-
-
-def test_whoever_finds_nothing_to_adapt_is_told_how_to_adapt_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("soulsgraph.continual.selecting.select_for_run", lambda *_: Selection(()))
-    sg.load("iudex-phase1-best-0").adapt("vordt-whole", "auto", run=tmp_path / "copy")
-    assert "`skills` all" in capsys.readouterr().out

@@ -7,13 +7,14 @@ One process has a file at a time; its threads take turns.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import secrets
 import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,8 +26,8 @@ from soulsgraph_envs.core.machine import is_remote
 
 #: The file of a store in its folder.
 FILE = "chunks.sqlite"
-#: A journal is not written while it would be larger; a spool drops its oldest chunks instead.
-MOST_JOURNAL_BYTES, MOST_SPOOL_BYTES = 10**9, 256 * 2**20
+#: A spool that is larger drops its oldest chunks.
+MOST_SPOOL_BYTES = 256 * 2**20
 #: The verdict of chunks that are learned from; those refused have the reason in its place.
 JOURNALED = "journaled"
 #: Why a chunk was dropped.
@@ -50,7 +51,7 @@ _STAGE = (
     "CREATE TABLE stage (name TEXT, attempt TEXT, first INTEGER)",
     "CREATE TABLE lanes (pc TEXT, game TEXT, count INTEGER, first INTEGER, UNIQUE (pc, game, count))",
     "CREATE TABLE sums (pc TEXT, verdict TEXT, decisions INTEGER, UNIQUE (pc, verdict))",
-    "CREATE TABLE counts (name TEXT, boot TEXT, what TEXT, decisions INTEGER, UNIQUE (name, boot, what))",
+    "CREATE TABLE counts (name TEXT, boot TEXT, finished INTEGER, lost TEXT, PRIMARY KEY (name, boot)) WITHOUT ROWID",
 )
 #: Of a spool chunks leave at the front, so that the last one's position still is the highest.
 _INSERT = "INSERT OR IGNORE INTO chunks SELECT COALESCE(MAX(position) + 1, 0), ?, ?, ?, ?, ?, ?, ? FROM chunks"
@@ -59,7 +60,6 @@ _SELECT = (
     "(position)"
 )
 _ADD = "INSERT INTO sums VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET decisions = decisions + excluded.decisions"
-_COUNT = "INSERT INTO counts VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET decisions = excluded.decisions"
 _KEY = "(pc, game, boot, number) = (?, ?, ?, ?)"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _UNWRITABLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
@@ -218,7 +218,8 @@ class Store:
 class Journal(Store):
     """The chunks of a stage, each with its verdict, in order: counted from 0 by their positions.
 
-    `append` and `first_lane` are called within a `transaction`.
+    It is not written while it would be larger than `most_bytes`, if that is not 0. `append` and `first_lane` are called
+    within a `transaction`.
 
     Raises:
         FleetError: as `Store`, or if it is of another stage.
@@ -227,14 +228,13 @@ class Journal(Store):
 
     _tables, _wal_pages = (*_CHUNKS, *_STAGE), 1000
 
-    def __init__(
-        self, folder: Path, stage: str, most_bytes: int = MOST_JOURNAL_BYTES, *, reading: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, stage: str, most_bytes: int = 0, *, reading: bool = False) -> None:
         super().__init__(folder, reading=reading)
         self.stage = stage
         try:
             if not reading:
-                self._run(f"PRAGMA max_page_count = {most_bytes // self._one('PRAGMA page_size')}")
+                if most_bytes:
+                    self._run(f"PRAGMA max_page_count = {most_bytes // self._one('PRAGMA page_size')}")
                 with self.transaction():
                     row = stage, secrets.token_hex(8)
                     self._run("INSERT INTO stage SELECT ?, ?, 0 WHERE NOT EXISTS (SELECT * FROM stage)", *row)
@@ -270,24 +270,24 @@ class Journal(Store):
             rows = self._run("SELECT pc || '/' || verdict, decisions FROM sums")
             return Counter(dict(rows.fetchall()))
 
-    def count(self, rows: Iterable[tuple[str, str, str, int]]) -> None:
-        """Note what games' processes count by now, in decisions: the game's name, its boot, what, and how many.
+    def count(self, rows: Iterable[tuple[str, str, int, Mapping[str, int]]]) -> None:
+        """Note what processes of games count by now: name of the game, boot, decisions finished, and lost by reason.
 
         Raises:
             WriteError: if it cannot be written.
         """
+        written = [(name, boot, finished, json.dumps(lost)) for name, boot, finished, lost in rows]
         with self.transaction(synced=False):
-            self._database.executemany(_COUNT, rows)
+            self._database.executemany("REPLACE INTO counts VALUES (?, ?, ?, ?)", written)
 
     @property
-    def counted(self) -> dict[str, Counter[str]]:
-        """What all processes of each game counted, by the game's name."""
-        found: dict[str, Counter[str]] = {}
+    def counted(self) -> dict[str, tuple[int, Counter[str]]]:
+        """Decisions that all processes of each game finished, and lost by reason, by the game's name."""
         with self._access, self._errors():
-            query = "SELECT name, what, SUM(decisions) FROM counts GROUP BY name, what"
-            for name, what, decisions in self._run(query):
-                found.setdefault(name, Counter())[what] = decisions
-        return found
+            rows = self._run(
+                "SELECT name, SUM(finished), json_group_array(json(lost)) FROM counts GROUP BY name"
+            ).fetchall()
+        return {name: (finished, sum(map(Counter, json.loads(lost)), Counter())) for name, finished, lost in rows}
 
     def __contains__(self, key: tuple[str, str, str, int]) -> bool:
         """Return whether a chunk is there, or was before its content was forgotten, by PC, game, boot and number."""

@@ -23,12 +23,6 @@ def split_address(address: str, least_port: int = 0) -> tuple[str, int]:
     return parts.hostname, parts.port
 
 
-def join_address(host: str, port: int) -> str:
-    """Return HOST:PORT as `split_address` reads it, an IPv6 address in brackets."""
-    bare = host.removeprefix("[").removesuffix("]")
-    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
-
-
 def family_of(host: str) -> socket.AddressFamily:
     """Return by which protocol a host's socket is, an IPv6 address without its brackets."""
     return socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -16,10 +16,10 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "data": ("pyarrow", "jinja2"),
     "train": (
         *("ray", "torch", "pyarrow", "scipy", "pandas", "matplotlib"),
-        *("jinja2", "tensorboard", "prometheus_client"),
+        *("jinja2", "markdown_it", "tensorboard", "prometheus_client"),
     ),
     "onnx": ("onnx", "onnxruntime"),
-    "minari": ("pyarrow", "minari", "h5py"),
+    "minari": ("pyarrow", "jinja2", "minari", "h5py"),
     "pettingzoo": ("pettingzoo",),
 }
 

@@ -1,17 +1,16 @@
-"""The clock, and the timer of every fixed-rate loop: when the next tick begins, and how the time was spent."""
+"""The clock, the timer of every fixed-rate loop, and how the time of resets was spent."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import wraps
 from math import ceil
-from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.game import Game
@@ -66,7 +65,6 @@ class CycleReport:
     overruns: int
     seconds: float
     lateness: DurationSpread
-    sections: Mapping[str, DurationSpread]
 
     @property
     def rate_hz(self) -> float:
@@ -79,8 +77,7 @@ class CycleReport:
 
     def __str__(self) -> str:
         ticks = f"{self.ticks} ticks of {self.period_ms:.1f} ms at {self.rate_hz:.2f} Hz, {self.overruns} overruns"
-        spreads = {"lateness": self.lateness, **self.sections}
-        return "\n".join([ticks, *(f"{name}: {spread}" for name, spread in spreads.items())])
+        return f"{ticks}\nlateness: {self.lateness}"
 
 
 class CycleTimer:
@@ -97,24 +94,20 @@ class CycleTimer:
         self._begun_s = self._due_s = self._latest_s = clock.now()
         self._lateness: deque[float] = deque(maxlen=_KEPT)
         self._recent: deque[float] = deque(maxlen=RECENT_TICKS)
-        self._sections: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_KEPT))
-        self._spent: dict[str, float] = defaultdict(float)
 
     def restart(self) -> None:
         """Begin a tick now, after a pause that does not count as an overrun."""
         self._due_s = self._clock.now()
         self._begun_s += self._due_s - self._latest_s
         self._latest_s = self._due_s
-        self._spent.clear()
 
     def wait(self) -> float:
         """Wait until the current tick is over; return the lateness of the next one, in seconds."""
         self._due_s += self.period_s
         asked_s = self._clock.now()
-        with self.section("waiting"):
-            while (left_s := self._due_s - self._clock.now()) > 0:
-                if left_s > self._spin_s:
-                    self._clock.sleep(left_s - self._spin_s)
+        while (left_s := self._due_s - self._clock.now()) > 0:
+            if left_s > self._spin_s:
+                self._clock.sleep(left_s - self._spin_s)
         self._latest_s = self._clock.now()
         late_s = max(0.0, self._latest_s - self._due_s)
         if asked_s > self._due_s:
@@ -123,19 +116,7 @@ class CycleTimer:
         self.ticks += 1
         self._lateness.append(late_s)
         self._recent.append(late_s)
-        for name, spent_s in self._spent.items():
-            self._sections[name].append(spent_s)
-        self._spent.clear()
         return late_s
-
-    @contextmanager
-    def section(self, name: str) -> Iterator[None]:
-        """Add the time of a block to the tick's section of this name."""
-        begun_s = self._clock.now()
-        try:
-            yield
-        finally:
-            self._spent[name] += self._clock.now() - begun_s
 
     def recent_lateness(self) -> DurationSpread:
         """Summarize the lateness of the latest ticks; another thread may ask while it ticks."""
@@ -143,10 +124,9 @@ class CycleTimer:
 
     def report(self) -> CycleReport:
         """Summarize the ticks so far."""
-        sections = {name: DurationSpread.of(spent) for name, spent in self._sections.items()}
         lateness = DurationSpread.of(self._lateness)
         seconds = self._latest_s - self._begun_s
-        return CycleReport(1000 * self.period_s, self.ticks, self.overruns, seconds, lateness, sections)
+        return CycleReport(1000 * self.period_s, self.ticks, self.overruns, seconds, lateness)
 
 
 class PhaseClock:
@@ -184,34 +164,6 @@ class PhaseClock:
         if self._open:
             self._spent[self._open[-1]] = self._spent.get(self._open[-1], 0.0) + now_s - self._since_s
         self._since_s = now_s
-
-
-class _HasResetClock(Protocol):
-    """Whatever keeps a clock of its resets."""
-
-    @property
-    def reset_clock(self) -> PhaseClock:
-        """The clock."""
-
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-_Owner = TypeVar("_Owner", bound=_HasResetClock)
-_Timed = Callable[Concatenate[_Owner, _P], _R]
-
-
-def timed_phase(name: str) -> Callable[[_Timed[_Owner, _P, _R]], _Timed[_Owner, _P, _R]]:
-    """Count a function's time as a phase of its first argument's clock of resets."""
-
-    def decorate(function: _Timed[_Owner, _P, _R]) -> _Timed[_Owner, _P, _R]:
-        @wraps(function)
-        def timed(owner: _Owner, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-            with owner.reset_clock.phase(name):
-                return function(owner, *args, **kwargs)
-
-        return timed
-
-    return decorate
 
 
 @dataclass(frozen=True)

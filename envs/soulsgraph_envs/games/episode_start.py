@@ -18,7 +18,6 @@ from soulsgraph_envs.core.errors import GameError, plain_number
 from soulsgraph_envs.core.scenario import Camera, PhaseChange, Scenario
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import RAW_SIZE, Control, Raw, wrap_angle
-from soulsgraph_envs.games.cycle_timer import timed_phase
 from soulsgraph_envs.games.link import DriverState, Moment, NotReachedError, Reading, UnansweredError
 from soulsgraph_envs.games.readings import AnimationTable, LiveArena, Row, ScenarioAnimations, position, shows
 from soulsgraph_envs.simulator import Simulator
@@ -94,14 +93,17 @@ class ArenaSetup:
             self.phase = 2 if late else 1
         stale_s = self._session.settings.reload_after_s
         stale = stale_s > 0.0 and self._session.clock.now() - self.loaded_s > stale_s
+        outside = not self.inside(reading)
         if stale or hp <= 0 or self._asleep(reading) or self.phase > phase:
-            self.reload(look)
-            since = self._now()
-            self.enter(look)
-        elif not self.inside(reading):
-            self.enter(look)
+            with self.reset_clock.phase("reload"):
+                self.reload(look)
+            since, outside = self._now(), True
+        if outside:
+            with self.reset_clock.phase("enter"):
+                self.enter(look)
         if self.phase != phase:
-            self._pass_transition(look)
+            with self.reset_clock.phase("transition"):
+                self._pass_transition(look)
         return since
 
     def inside(self, reading: Reading) -> bool:
@@ -111,7 +113,6 @@ class ArenaSetup:
         outside = gate is not None and dist(position(reading, "player"), gate.outside_m) < 1.0
         return within and not outside
 
-    @timed_phase("reload")
     def reload(self, look: Look) -> None:
         """Kill the player and wait through the loading screen: the boss is in phase 1 then, the player outside.
 
@@ -135,12 +136,11 @@ class ArenaSetup:
         session.pad.release()
         session.operations.run("mark_arena", **self.arena.reload)
         session.operations.run("kill_player", no_death=0.0, no_damage=0.0, player_hp=0.0)
-        session.until_reachable("the player dead or the world loading", lambda r: not lives(r), 10.0)
+        session.until("the player dead or the world loading", lambda r: not lives(r), 10.0, loading=True)
         awake = "the player awake after the loading screen"
-        session.until_reachable(awake, lambda r: lives(r) and self._idle(r), _LOADING_S, rise)
+        session.until(awake, lambda r: lives(r) and self._idle(r), _LOADING_S, rise, loading=True)
         self.phase, self.loaded_s = 1, session.clock.now()
 
-    @timed_phase("enter")
     def enter(self, look: Look) -> None:
         """Teleport to the fog gate and pass it; the camera is turned to it if it does not answer its key at once.
 
@@ -181,7 +181,7 @@ class ArenaSetup:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Freeze both fighters, with death disabled from now on; at the end let go, at the speed of the fight.
+        """Freeze both fighters, with death disabled from now on; at the end let go.
 
         Raises:
             GameError: if the map cannot write what a start needs.
@@ -193,10 +193,8 @@ class ArenaSetup:
             yield
         finally:
             session.pad.release()
-            session.slow_down()
             operations.run("let_go", no_attack=0.0, no_move=0.0, no_damage=0.0)
 
-    @timed_phase("rest")
     def rest(self, tables: ScenarioAnimations, look: Look, answer_s: float) -> None:
         """Wait until held fighters are between moves; meanwhile the keys are tried, and the camera begins to turn.
 
@@ -258,7 +256,6 @@ class ArenaSetup:
         most = float(self._session.link.read()["boss_hp_max"])
         self._session.operations.run("set_boss_hp", boss_hp=round(_WELL_BELOW * transition.below_hp_ratio * most))
 
-    @timed_phase("transition")
     def _pass_transition(self, look: Look) -> None:
         """Put the boss's HP below the threshold and wait until it has changed."""
         transition, session = self.arena.transition, self._session
@@ -331,14 +328,11 @@ def _shown(parts: Sequence[Part], reading: Reading) -> bool:
 
 
 class SpacedAct:
-    """Repeat an act, but only when the game had `game_s` to show the effect of the last time: then it is `settled`.
-
-    It is as long, by the machine's time, with a hastened clock: a game needs frames to show what was done to it.
-    """
+    """Repeat an act, but only when the game had `game_s` to show the effect of the last time: then it is `settled`."""
 
     def __init__(self, session: DriverState, act: Callable[[], None], game_s: float = _SETTLE_S) -> None:
         self._clock, self._act = session.clock, act
-        self._settle_s, self._settled_s = game_s / session.settings.speed, -inf
+        self._settle_s, self._settled_s = game_s / session.speed, -inf
 
     def __call__(self, _: Reading | None = None) -> None:
         """Act, unless it is too soon."""

@@ -1,4 +1,4 @@
-"""The key device of this system, whose keys come up even if the process is killed; its windows and keyboard layout.
+"""The key device of this system, whose keys come up even if the process is killed; and its windows.
 
 Run as a program it is the guard of a process's keys: started with the process's id, and with the module, the class
 and the arguments of a device, it opens that device and answers "ready", or one line with the error. Then it reads a
@@ -21,9 +21,9 @@ from importlib import import_module
 from typing import Any
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.games.keys import KeyboardLayout, KeyDevice, Window
-from soulsgraph_envs.games.user32 import DirectInputDevice, find_user32_window, user32_layout
-from soulsgraph_envs.games.x11 import XTestDevice, find_x11_window, x11_layout
+from soulsgraph_envs.games.keys import KeyDevice, Window
+from soulsgraph_envs.games.user32 import DirectInputDevice, find_user32_window
+from soulsgraph_envs.games.x11 import XTestDevice, find_x11_window
 
 _READY = "ready"
 _INPUT = 0
@@ -224,17 +224,6 @@ def find_window(title: str = "", pid: int = 0, display: str = "") -> Window:
     if sys.platform == "win32":
         return find_user32_window(title, pid)
     return find_x11_window(title, pid, display)
-
-
-def keyboard_layout(display: str = "") -> KeyboardLayout:
-    """Return the keyboard's layouts: with any layout other than English, games may get other keys.
-
-    Raises:
-        GameError: if the display cannot be reached.
-    """
-    if sys.platform == "win32":
-        return user32_layout()
-    return x11_layout(display)
 
 
 def main() -> None:

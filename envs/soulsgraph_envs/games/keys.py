@@ -64,13 +64,6 @@ class Geometry(NamedTuple):
     height: int
 
 
-class KeyboardLayout(NamedTuple):
-    """The keyboard's layouts, the one in use first, and whether keys are where an English layout has them."""
-
-    names: tuple[str, ...]
-    english: bool
-
-
 class WindowInfo(NamedTuple):
     """A window as the system lists it: its title, its process (0 if unknown), and how the system names it."""
 
@@ -115,13 +108,10 @@ def choose_window(shown: Sequence[WindowInfo], title: str, pid: int, inner_pid: 
     if len(fitting) == 1:
         return fitting[0]
     wanted = " ".join([f"titled {title!r}"] * bool(title) + [f"of process {pid}"] * bool(pid))
-    listed = ", ".join(map(_with_process, fitting or titled))
-    if fitting:
-        raise GameError(f"expected one window {wanted}, found {len(fitting)}: {listed}; name the process too.")
-    if title and titled:
-        raise GameError(f"expected a window {wanted}, found {listed}; name in the games file the process that has it.")
-    listed = ", ".join(sorted({repr(window.title) for window in shown})) or "none at all"
-    raise GameError(f"expected a window {wanted}, found {listed}; start the game, and show its window.")
+    listed = ", ".join(map(_with_process, fitting or titled or shown)) or "none at all"
+    raise GameError(
+        f"expected one window {wanted}, found {listed}; show the game's window, or name its process in the games file."
+    )
 
 
 def rgb_of(bgra: bytes, height: int, width: int) -> Picture:
@@ -193,11 +183,6 @@ class Bindings:
     def controls(self) -> Control:
         """The controls that have a key."""
         return Control(sum(Control[name.upper()] for name in self._bound))
-
-    @property
-    def unbound(self) -> tuple[Control, ...]:
-        """The controls that have no key."""
-        return tuple(ALL_CONTROLS & ~self.controls)
 
     def keys_for(self, controls: int) -> TickKeys:
         """Return the keys of one tick's controls, directions first.

@@ -16,18 +16,7 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar, get_args, runtime_checkable
 
-from soulsgraph_envs.core.config import (
-    Between,
-    NonEmpty,
-    Where,
-    find,
-    load,
-    read_file,
-    require,
-    to_json,
-    to_table,
-    validate,
-)
+from soulsgraph_envs.core.config import Between, NonEmpty, Where, load, read_file, require, to_json, to_table, validate
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.core.game import Picture
@@ -90,8 +79,6 @@ class GameSettings:
     bindings: str = ""
     #: Of a running game at most 3.
     speed: Annotated[float, Between(0.1, 100.0)] = 1.0
-    #: Speed of the game's clock between two fights, where it can be set and `speed` is less; SoulsGym's is 3 too.
-    reset_speed: Annotated[float, Between(0.0, 3.0)] = 3.0
     #: Fights beside each other; of a running game one.
     lanes: Annotated[int, Between(1, 256)] = 1
     launch: tuple[str, ...] = ()
@@ -120,20 +107,7 @@ def load_games(path: Path) -> tuple[GameSettings, ...]:
     Raises:
         DataError: for a missing, misspelt or mistyped value, or a driver that is none.
     """
-    where, games = Where(path), load(_Games, Where(path)).games
-    for place, game in enumerate(games):
-        _check_names(game, where.at("games", place))
-    return games
-
-
-def _check_names(game: GameSettings, where: Where) -> None:
-    """Refuse names of an address map and bindings that are not shipped; raises UnknownNameError."""
-    if game.driver != SIMULATOR:
-        with where.at("map").referring():
-            find("attribute file" if game.driver == "siphon" else "address map", game.map)
-    if game.driver != SIMULATOR and game.bindings:
-        with where.at("bindings").referring():
-            find("bindings", game.bindings)
+    return load(_Games, Where(path)).games
 
 
 def check_side_by_side(games: Sequence[GameSettings]) -> None:
@@ -391,19 +365,13 @@ class UnansweredError(NotReachedError):
 
 
 class DriverState:
-    """The state that the parts of a driver share. Timeouts count game time: at speed 3 they elapse 3 times faster.
-
-    `speed` is that of the game's clock: the settings' own, but from `hasten` to `slow_down`. A hastened clock
-    shortens no timeout, as loading and keys take the machine's time.
-    """
+    """The state that the parts of a driver share. Timeouts count game time: at speed 3 they elapse 3 times faster."""
 
     def __init__(self, link: Link, settings: GameSettings, clock: Clock) -> None:
         self.link, self.settings, self.clock = link, settings, clock
         self.reset_clock = PhaseClock(clock.now)
         self.operations = Operations(link, settings.dry_run)
         self.speed = settings.speed
-        #: Cleared for good once a hastened clock does not follow.
-        self._hastens = settings.reset_speed > settings.speed
         self.pad = Pad(load_bindings(link.bindings), link.keys, clock, settings.speed)
 
     def wait(self, game_s: float) -> None:
@@ -411,43 +379,41 @@ class DriverState:
         self.clock.sleep(game_s / self.speed)
 
     def until(
-        self, what: str, met: Callable[[Reading], bool], limit_s: float, act: Callable[[Reading], None] = lambda _: None
+        self,
+        what: str,
+        met: Callable[[Reading], bool],
+        limit_s: float,
+        act: Callable[[Reading], None] = lambda _: None,
+        *,
+        loading: bool = False,
     ) -> Reading:
         """Return the first reading that meets a condition; call `act` on each one that does not.
+
+        A game that is `loading` may stand still or be out of reach meanwhile.
 
         Raises:
             NotReachedError: after `limit_s`, or earlier for a game that hangs, naming the expected state.
             LinkError: if the game cannot be reached.
         """
-        changed_s = self.clock.now()
-        end_s, last = changed_s + limit_s / self.settings.speed, self.link.read()
-        reading = last
-        while not met(reading):
-            now_s = self.clock.now()
-            if not same_moment(reading, last):
-                last, changed_s = reading, now_s
-            if now_s > end_s or now_s - changed_s > _HANGING_S:
-                raise NotReachedError(f"expected {what} within {limit_s:g} s, and it did not come; look at the game.")
-            act(reading)
-            self.wait(_POLL_S)
-            reading = self.link.read()
-        return reading
-
-    def until_reachable(
-        self, what: str, met: Callable[[Reading], bool], limit_s: float, act: Callable[[Reading], None] = lambda _: None
-    ) -> None:
-        """Wait as `until` does, but tolerate a game that cannot be reached or stands still, as at a loading screen."""
-        end_s = self.clock.now() + limit_s / self.settings.speed
+        last, trouble, changed_s = None, "it did not come", self.clock.now()
+        end_s = changed_s + limit_s / self.speed
         while True:
-            trouble = "it did not come"
+            hangs = False
             try:
-                if met(reading := self.link.read()):
-                    return
-                act(reading)
+                reading = self.link.read()
+                if met(reading):
+                    return reading
+                if loading or last is None or not same_moment(reading, last):
+                    last, changed_s = reading, self.clock.now()
+                hangs = self.clock.now() - changed_s > _HANGING_S
+                if not hangs:
+                    act(reading)
             except LinkError as error:
+                if not loading:
+                    raise
                 trouble = str(error)
-            if self.clock.now() > end_s:
-                raise NotReachedError(f"expected {what} within {limit_s:g} s, found: {trouble}")
+            if hangs or self.clock.now() > end_s:
+                raise NotReachedError(f"expected {what} within {limit_s:g} s, found: {trouble}; look at the game.")
             self.wait(_POLL_S)
 
     def set_speed(self, speed: float) -> bool:
@@ -465,17 +431,6 @@ class DriverState:
                 return False
         return False
 
-    def hasten(self) -> None:
-        """Let the game's clock run at the resets' speed, if that is faster than the fight's and can be set."""
-        if self._hastens and self.set_speed(self.settings.reset_speed):
-            self.speed = self.pad.speed = self.settings.reset_speed
-
-    def slow_down(self) -> None:
-        """Let the game's clock run at the fight's speed again."""
-        if self.speed != self.settings.speed:
-            self.speed = self.pad.speed = self.settings.speed
-            self.set_speed(self.speed)
-
     def moment(self, reading: Reading) -> Moment:
         """Return the time of a reading just made."""
         return Moment(self.clock.now(), float(reading.get("play_time_s", nan)))
@@ -492,7 +447,7 @@ class DriverState:
 
         Raises:
             GameError: with the speed found.
-            NotReachedError: if the speed differed only for a moment, as on a busy machine, or was a hastened one.
+            NotReachedError: if the speed differed only for a moment, as on a busy machine.
         """
         speed = self.speed
         lacking_s = _SHORTEST_S / speed - (self.clock.now() - before.here_s)
@@ -505,10 +460,6 @@ class DriverState:
         again = self.moment(self.link.read())
         if self.runs_at_speed(after, again):
             raise NotReachedError(f"expected the game's clock at {speed:g} times this machine's, found it faltering.")
-        if speed != self.settings.speed:
-            self._hastens = False
-            _LOG.warning("the game's clock does not follow reset_speed %g: resets run at speed from now on", speed)
-            raise NotReachedError(f"expected the game's clock hastened {speed:g} times, found that it does not follow.")
         found = (again.game_s - after.game_s) / (again.here_s - after.here_s)
         raise GameError(
             f"speed: expected the game's clock at {speed:g} times this machine's, found {found:.2f} times; correct "

@@ -26,14 +26,13 @@ from soulsgraph_envs.core.scenario import Camera, Scenario, load_boss, load_play
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import RAW_SIZE, Control, Controls, Raw, RawValues
 from soulsgraph_envs.games import readings
-from soulsgraph_envs.games.cycle_timer import Clock, CycleReport, CycleTimer, PhaseClock, Timing, timed_phase
+from soulsgraph_envs.games.cycle_timer import Clock, CycleReport, CycleTimer, PhaseClock, Timing
 from soulsgraph_envs.games.episode_start import ArenaSetup, Draw, Look, check_fits, draw_start
 from soulsgraph_envs.games.link import (
     DriverState,
     GameSettings,
     Link,
     LinkError,
-    Moment,
     NotReachedError,
     Operations,
     Reading,
@@ -118,8 +117,6 @@ _NEEDED = frozenset(f"{who}_{what}" for who in ("player", "boss") for what in ("
 _TRIES = 2
 #: How soon, by the machine's time, keys must be answered after an episode that seemed to go well, and in a recovery.
 _PROMPT_S, _PATIENCE_S = 0.5, 3.0
-#: Game time after a hastened reset over which the clock must run at the fight's speed.
-_SLOWED_S = 1.0
 #: Repeated readings must be unchanged for this long: a busy machine may delay a game.
 _STILL_S, _POLL_S = 0.3, 0.002
 
@@ -166,12 +163,9 @@ class LiveGame:
         self._worlds: dict[str, ArenaSetup] = {}
         self._grounds: dict[str, _Ground] = {}
         self._episode: Episode | None = None
-        #: When the clock was slowed down after a reset, until it is seen to run at the fight's speed.
-        self._slowed: Moment | None = None
         self._raw = np.zeros((1, RAW_SIZE))
         self._closed = False
 
-    @timed_phase("other")
     def __getstate__(self) -> Never:
         """Refuse to be copied or pickled.
 
@@ -191,11 +185,11 @@ class LiveGame:
             raise GameError(f"expected lane 0 of an open game and one seed, found lanes {list(lanes)}.")
         ended, self._episode = self._episode, None
         failure: GameError | None = None
-        for attempt in range(_TRIES):
+        for _ in range(_TRIES):
             try:
                 self._session.pad.release()
-                recovering = ended is None
-                return self._begin(scenario, seeds, recovering, hastened=not recovering and attempt == 0)
+                with self.reset_clock.phase("other"):
+                    return self._begin(scenario, seeds, recovering=ended is None)
             except BaseException as error:
                 self._release()
                 if isinstance(error, UnansweredError) and ended is not None:
@@ -261,7 +255,6 @@ class LiveGame:
         session.set_speed(0.0 if still else session.settings.speed)
         if not still:
             self._restart_timer()
-            self._slowed = self._slowed and session.moment(session.link.read())
 
     def report(self) -> CycleReport:
         """Return how punctual the ticks were."""
@@ -276,40 +269,33 @@ class LiveGame:
         tables = (table for one in self._grounds.values() for table in (one.tables.player, *one.tables.phases))
         return dict(sum((table.unknown for table in tables), Counter[str]()))
 
-    def _begin(self, scenario: Scenario, seeds: Seeds, recovering: bool, hastened: bool) -> RawValues:
+    def _begin(self, scenario: Scenario, seeds: Seeds, recovering: bool) -> RawValues:
         session = self._session
         interruptions = self._recovery.interruptions
-        reading = self._recovery.reach()
+        with self.reset_clock.phase("reach"):
+            reading = self._recovery.reach()
         if self._recovery.interruptions != interruptions:
             self._worlds.clear()
         ground = self._ground_of(scenario)
         check_fits(scenario, reading, ground.arena.character)
         if recovering:
             session.pad.loosen()
-        # A game in doubt is brought back at the fight's own speed, and its clock is checked by that.
-        if hastened:
-            session.hasten()
         world = self._worlds.setdefault(ground.arena.name, ArenaSetup(session, ground.arena, ground.tables.player))
         # Another scenario with this boss may be fought elsewhere.
         world.arena = ground.arena
-        try:
-            drawn = self._draw(scenario, seeds)
-            look = Look(session, drawn[Raw.CAMERA_X : Raw.CAMERA_Z + 1].tolist(), ground.camera)
-            before = session.moment(session.link.read())
-            if not session.operations.dry_run:
-                before = world.bring_to(ground.phase, reading, look)
-            answer_s = session.settings.speed * (_PATIENCE_S if recovering else _PROMPT_S)
-            with world.held():
+        drawn = self._draw(scenario, seeds)
+        look = Look(session, drawn[Raw.CAMERA_X : Raw.CAMERA_Z + 1].tolist(), ground.camera)
+        before = session.moment(session.link.read())
+        if not session.operations.dry_run:
+            before = world.bring_to(ground.phase, reading, look)
+        answer_s = session.settings.speed * (_PATIENCE_S if recovering else _PROMPT_S)
+        with world.held():
+            with self.reset_clock.phase("rest"):
                 world.rest(ground.tables, look, answer_s)
-                world.pose(scenario, drawn, look)
-                session.check_speed(before)
-            first = session.link.read()
-        except BaseException:
-            with suppress(GameError):
-                session.slow_down()
-            raise
+            world.pose(scenario, drawn, look)
+            session.check_speed(before)
+        first = session.link.read()
         self._episode = Episode(scenario, world, ground.tables, first)
-        self._slowed = session.moment(first) if hastened else None
         self._restart_timer()
         self.reading = first
         self._raw[0] = self._episode.row(first)
@@ -335,32 +321,20 @@ class LiveGame:
         if session.clock.now() - self._read_s > 0.5 * timer.period_s:
             # The caller took its time: this tick's controls still get a whole tick.
             timer.restart()
-        with timer.section("keys"):
-            if not session.link.focused():
-                raise EpisodeLostError("the game's window is no longer in front", doubtful_ticks=1)
-            session.pad.play(sent)
+        if not session.link.focused():
+            raise EpisodeLostError("the game's window is no longer in front", doubtful_ticks=1)
+        session.pad.play(sent)
         timer.wait()
-        with timer.section("read"):
-            reading = self._read()
+        reading = self._read()
         now_s = session.clock.now()
         elapsed_s = (now_s - self._read_s) * session.settings.speed
         self._read_s = now_s
         episode.check(reading, sent, elapsed_s)
-        self._check_slowed(session.moment(reading))
         self.reading = reading
         row = episode.row(reading)
         self.measurement = episode.measure(reading, row)
         episode.keep_levels(reading, row, session.operations)
         return row
-
-    def _check_slowed(self, now: Moment) -> None:
-        """Refuse a fight whose clock still runs at another speed than its own, once it can be measured."""
-        session, since = self._session, self._slowed
-        if since is None or now.here_s - since.here_s < _SLOWED_S / session.settings.speed:
-            return
-        self._slowed = None
-        if not session.runs_at_speed(since, now):
-            raise EpisodeLostError(f"the game's clock does not run at {session.speed:g} times this machine's")
 
     def _read(self) -> Reading:
         """Read the game; unchanged values are read again, as a frame may have been late."""
@@ -413,11 +387,10 @@ class Recovery:
     """
 
     def __init__(self, session: DriverState) -> None:
-        self._session, self.reset_clock = session, session.reset_clock
+        self._session = session
         self._process: subprocess.Popen[bytes] | None = None
         self.interruptions = 0
 
-    @timed_phase("reach")
     def reach(self) -> Reading:
         """Return a reading of a game that can be played.
 
@@ -545,10 +518,10 @@ class PacedSimulator(Simulator):
         self.reset_clock = PhaseClock()
         self._playing = False
 
-    @timed_phase("start")
     def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
         """Begin an episode as `Simulator.reset` does."""
-        return super().reset(lanes, scenario, seeds)
+        with self.reset_clock.phase("start"):
+            return super().reset(lanes, scenario, seeds)
 
     def timing(self) -> Timing:
         """Return how punctual it is; another thread than its player's may ask."""

@@ -323,9 +323,15 @@ def find_process(name: str) -> int:
         ProcessNotFoundError: if none has it.
         RefusedError: if several have it and a mapped file does not decide.
     """
-    others = (int(entry) for entry in os.listdir("/proc") if entry.isdecimal() and int(entry) != os.getpid())
-    living = [pid for pid in others if is_running(pid)]
-    named = [pid for pid in living if _is_named(pid, name)]
+    # Imported here: whoever names a game by its pid need not wait for it.
+    import psutil
+
+    living, named, wanted = list[int](), list[int](), {name.lower(), name[:_COMM].lower()}
+    for one in psutil.process_iter(["name", "cmdline", "status"]):
+        if one.pid != os.getpid() and one.info["status"] != psutil.STATUS_ZOMBIE:
+            living.append(one.pid)
+            called = one.info["name"] or "", *(one.info["cmdline"] or ())[:1]
+            named += [one.pid] * bool(wanted.intersection(map(_basename, called)))
     if len(named) != 1:
         named = [pid for pid in named or living if _maps_file(pid, name)] or named
     return only_process(name, named)
@@ -353,14 +359,6 @@ def _region(line: str) -> Region:
     parts = line.split(maxsplit=5)
     start, end = (int(part, 16) for part in parts[0].split("-"))
     return Region(start, end, parts[1][0] == "r", parts[5].removesuffix(" (deleted)") if len(parts) > 5 else "")
-
-
-def _is_named(pid: int, name: str) -> bool:
-    with suppress(OSError):
-        comm = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").rstrip("\n")
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0", 1)[0].decode(errors="replace")
-        return comm.lower() == name[:_COMM].lower() or _basename(command) == name.lower()
-    return False
 
 
 def _maps_file(pid: int, name: str) -> bool:

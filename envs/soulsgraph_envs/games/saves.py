@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -103,9 +103,7 @@ def program_names() -> dict[int, str]:
     return names
 
 
-def copy_save(
-    save: Save, out: Path, now: datetime | None = None, running: Callable[[], Mapping[int, str]] | None = None
-) -> Save:
+def copy_save(save: Save, out: Path, now: datetime | None = None) -> Save:
     """Copy a save into a new folder of `out`, named by game and time, whole or not at all.
 
     Raises:
@@ -114,20 +112,14 @@ def copy_save(
     """
     if out.resolve().is_relative_to(save.folder.resolve()):
         raise SaveError(f"{out}: expected a folder outside the save's own, found it in {save.folder}", "name another")
-    check_closed(save.game, (running or program_names)())
+    _check_closed(save.game)
     target = out / f"{save.game}-{(now or datetime.now()).strftime(_STAMP)}"
     with whole_folder(target) as folder:
         _copy(save.folder, folder)
     return Save(save.game, target)
 
 
-def restore_save(
-    copy: Save,
-    save: Save,
-    out: Path,
-    now: datetime | None = None,
-    running: Callable[[], Mapping[int, str]] | None = None,
-) -> Save:
+def restore_save(copy: Save, save: Save, out: Path, now: datetime | None = None) -> Save:
     """Put a copy back in a save's place; return the copy of what was there, made in `out` before.
 
     Raises:
@@ -137,21 +129,17 @@ def restore_save(
     if not copy.files:
         patterns = " or ".join(GAMES[copy.game].files)
         raise SaveError(f"{copy.folder}: expected a copied save with {patterns} in it, found none", "name another one")
-    before = copy_save(save, out, now, running)
+    before = copy_save(save, out, now)
     with whole_folder(save.folder, replace=True) as folder:
         _copy(copy.folder, folder)
     return before
 
 
-def check_closed(game: str, running: Mapping[int, str]) -> None:
-    """Refuse a game that is among the programs that run, by process id.
-
-    Raises:
-        SaveError: naming its process.
-    """
+def _check_closed(game: str) -> None:
+    """Refuse a game that runs; raises SaveError, naming its process."""
     # Linux cuts names after 15 characters.
     wanted = GAMES[game].process.lower()
-    for pid, name in running.items():
+    for pid, name in program_names().items():
         if name.lower() in (wanted, wanted[:15]):
             raise SaveError(
                 f"{game}: expected that it does not run while its save is copied, found process {pid}",

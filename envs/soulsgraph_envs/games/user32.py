@@ -17,12 +17,8 @@ from soulsgraph_envs.games import keys
 _CTYPES: Any = ctypes
 # Values of winuser.h and wingdi.h.
 _SW_RESTORE, _SRCCOPY, _DIB_RGB_COLORS = 9, 0x00CC0020, 0
-_ENGLISH = 0x09
 _MOST_TITLE = 512
-_MOST_LAYOUTS = 32
 _KEYS, _BUTTONS = keys.KEYS["pydirectinput"], keys.KEYS["pydirectinput_buttons"]
-#: The older package sends other scan codes for these: 9D and B8 rather than 1D and 38, extended.
-_WRONG_IN_THE_OLDER = ("right_ctrl", "right_alt")
 
 
 class User32Window:
@@ -104,20 +100,6 @@ def find_user32_window(title: str = "", pid: int = 0) -> User32Window:
     return User32Window(found.handle, found.title)
 
 
-def user32_layout() -> keys.KeyboardLayout:
-    """Return the layouts of the user; see `guarded_device.keyboard_layout`."""
-    user32 = _library("user32")
-    user32.GetKeyboardLayout.restype = ctypes.c_void_p
-    listed = (ctypes.c_void_p * _MOST_LAYOUTS)()
-    count = user32.GetKeyboardLayoutList(_MOST_LAYOUTS, listed)
-    current = user32.GetKeyboardLayout(0)
-    languages = dict.fromkeys((handle or 0) & 0xFFFF for handle in (current, *listed[:count]))
-    return keys.KeyboardLayout(
-        tuple(f"language {language:#06x}" for language in languages),
-        all(language & 0x3FF == _ENGLISH for language in languages),
-    )
-
-
 def is_key_down(virtual_key: int) -> bool:
     """Return whether Windows counts a key as down, by its virtual-key code of winuser.h."""
     return bool(_library("user32").GetAsyncKeyState(virtual_key) & 0x8000)
@@ -150,12 +132,12 @@ class DirectInputDevice:
     `sender` is the package's module, imported if none is given.
 
     Raises:
-        GameError: if neither package can be imported here.
+        GameError: if the package cannot be imported here.
     """
 
     def __init__(self, sender: Any = None) -> None:
         self._sender = sender or import_sender()
-        # By default they wait after each call, the older package for 0.1 s: a whole control tick.
+        # By default it waits after each call.
         self._sender.PAUSE = 0
         # The mouse in a corner of the screen would otherwise end the program.
         self._sender.FAILSAFE = False
@@ -165,11 +147,6 @@ class DirectInputDevice:
         keys.check_key(key)
         if key not in _BUTTONS and _KEYS.get(key, key) not in self._sender.KEYBOARD_MAPPING:
             raise GameError(f"key {key!r}: expected one that pydirectinput can send, found none; bind another.")
-        if key in _WRONG_IN_THE_OLDER and not hasattr(self._sender, "scancode_keyDown"):
-            raise GameError(
-                f"key {key!r}: expected pydirectinput-rgx, found the older pydirectinput, which sends another key; "
-                "replace it: pip uninstall pydirectinput, then pip install --force-reinstall pydirectinput-rgx."
-            )
 
     def press(self, key: str) -> None:
         """Send a key down."""
@@ -191,10 +168,10 @@ class DirectInputDevice:
 
 
 def import_sender() -> Any:
-    """Import the module `pydirectinput`, from whichever of the two packages was installed last.
+    """Import the module `pydirectinput`, which pydirectinput-rgx brings.
 
     Raises:
-        GameError: on a system other than Windows, or if neither is installed.
+        GameError: on a system other than Windows, or if it is not installed.
     """
     try:
         import pydirectinput
@@ -203,6 +180,6 @@ def import_sender() -> Any:
             f"expected pydirectinput-rgx to be installed, found none; install it: {pip_install('game')}."
         ) from error
     except (ImportError, AttributeError) as error:
-        # Off Windows both packages install, and fail at the first look for its libraries.
+        # Off Windows it installs, and fails at the first look for its libraries.
         raise GameError(f"pydirectinput: expected Windows, found {sys.platform}; use an X display here.") from error
     return pydirectinput

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ except ImportError:
 _KEYSYMS, _BUTTONS = keys.KEYS["x11"], keys.KEYS["x11_buttons"]
 #: X's numbers of letters and digits by their places on a PC keyboard.
 _PLACES = {key: row["x11"] + number for row in keys.KEYS["rows"].values() for number, key in enumerate(row["keys"])}
-#: Keycodes of the six letters in the upper row of a PC keyboard, left to right, and how an English layout names them.
-_UPPER_ROW = {_PLACES[letter]: letter for letter in "qwerty"}
+#: Keycodes of the six letters in the upper row of a PC keyboard.
+_UPPER_ROW = [_PLACES[letter] for letter in "qwerty"]
 #: Bit of button 0, if there were one, in the state of the pointer: eight modifiers come before button 1.
 _FIRST_BUTTON = 7
 
@@ -229,18 +229,6 @@ def find_x11_window(title: str = "", pid: int = 0, display: str = "") -> X11Wind
         close_display(connection)
         raise
     return X11Window(connection, found.handle, found.title)
-
-
-def x11_layout(display: str = "") -> keys.KeyboardLayout:
-    """Return the layouts of an X display; see `guarded_device.keyboard_layout`."""
-    connection = open_display(display)
-    with raised_as("keyboard layout"), closing(connection):
-        rules = bytes(_property(connection, connection.screen().root, "_XKB_RULES_NAMES") or b"").split(b"\0")
-        row = {code: connection.keycode_to_keysym(code, 0) for code in _UPPER_ROW}
-    names = tuple(rules[2].decode().split(",")) if len(rules) > 2 and rules[2] else ()
-    return keys.KeyboardLayout(
-        names, all(row[code] == XK.string_to_keysym(letter) for code, letter in _UPPER_ROW.items())
-    )
 
 
 def _titled(display: Any, parent: Any) -> Iterator[keys.WindowInfo]:

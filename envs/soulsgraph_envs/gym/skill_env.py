@@ -2,7 +2,7 @@
 
 One `step` is one decision of the skill; the world moves on by as many control ticks as the action
 takes. A seed is a non-negative integer of any size; without one the episodes go on, from entropy at first.
-docs/gymnasium.md says how lanes of the vector face begin their next episodes, and what the pictures show.
+docs/environments.md says how lanes of the vector face begin their next episodes, and what the pictures show.
 """
 
 from __future__ import annotations

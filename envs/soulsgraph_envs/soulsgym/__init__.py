@@ -5,4 +5,3 @@ from soulsgraph_envs.soulsgym import core as core
 from soulsgraph_envs.soulsgym import envs as envs
 from soulsgraph_envs.soulsgym import exception as exception
 from soulsgraph_envs.soulsgym import games as games
-from soulsgraph_envs.soulsgym import wrappers as wrappers

@@ -131,7 +131,7 @@ def _opens(data: MoveData | None, move: Move | None, boss: BossData) -> float:
     if move is None:
         return 0.0
     found = None if data is None else assign_windows(data, move.windows, boss.time_factor)[0]
-    return move.windows[0].time_s[0] * boss.time_factor if found is None else found.start / FRAMES_PER_S
+    return move.windows[0].time_s[0] * boss.time_factor if found is None else found.opens[0] / FRAMES_PER_S
 
 
 def _course_of(key: str, found: Sequence[ValueFit], opens_s: float) -> MoveCourse:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import log
 
 import numpy as np
 
@@ -11,13 +12,15 @@ from soulsgraph.calibrate.moves import Spell, spells, wrapped_angles
 from soulsgraph.calibrate.rows import FIRST_UNKNOWN, Doubles, FightRows, Flags
 from soulsgraph.calibrate.values import ValueFit, fit
 from soulsgraph.results.statistics import wilson_interval
-from soulsgraph_envs.core.scenario import BossData
+from soulsgraph_envs.core.scenario import Aggression, BossData
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 
 #: Standard deviation of the logarithm by which a shipped weight is believed to be off.
-_BELIEF = 0.4
+_BELIEF = 0.5
 _FEWEST_WAITS = 4
+#: Waits of either kind from which on near ones are told apart, and how often they are drawn again for an interval.
+_FEWEST_NEAR, _REPEATED = 10, 400
 #: The most frames from the end of a move to one that is chained to it.
 _AT_ONCE = 1.5
 #: How far a player behind the boss has to be within the edges of what counts as behind.
@@ -33,13 +36,15 @@ _ODD = 1.63
 class Onset:
     """The moment at which the boss begins a move: which, how far the player is, and how it came to it.
 
-    `wait_frames` is how long the boss waited since the move before, NaN where that is not known; `chained` whether it
-    followed at once, `behind` whether the player may have been behind.
+    `wait_frames` is how long the boss waited since the move before, NaN where that is not known, and `waited_m` how far
+    the player was as the wait began; `chained` is whether it followed at once, `behind` whether the player may have
+    been behind.
     """
 
     number: int
     distance_m: float
     wait_frames: float
+    waited_m: float
     chained: bool
     behind: bool
     enraged: bool
@@ -70,8 +75,9 @@ def course_of(fight: FightRows, boss: BossData, stances: Collection[int], farthe
         far = float(np.interp(spell.start_s, clock, distance))
         angle = max(float(aside[max(spell.first - 1, 0)]), float(np.interp(spell.start_s, clock, aside)))
         behind = angle > boss.rear.angle_rad - _MARGIN_RAD and far < boss.rear.distance_m + _MARGIN_M
-        wait, chained = np.nan, False
+        wait, waited, chained = np.nan, np.nan, False
         if before is not None and before.ended:
+            waited = float(np.interp(before.start_s + before.length_s, clock, distance))
             gap = (spell.start_s - before.start_s - before.length_s) * FRAMES_PER_S
             # A counter at a player behind comes at once too.
             chained = gap < _AT_ONCE and spell.number not in counters
@@ -82,7 +88,7 @@ def course_of(fight: FightRows, boss: BossData, stances: Collection[int], farthe
         links = links + 1 if chained else 0
         if spell.first > 0:
             rages = bool(enraged[max(spell.first - 1, 0)])
-            found.append(Onset(spell.number, far, wait, chained, behind, rages))
+            found.append(Onset(spell.number, far, wait, waited, chained, behind, rages))
         # Counted by the row behind a move, not by the next move: fights that end before it would be missing.
         free = links < boss.aggression.chain_most and spell.number not in counters
         if spell.ended and free and not enraged[spell.last]:
@@ -106,20 +112,34 @@ def choice_fits(
 
 
 def wait_fits(calm: Sequence[Onset], boss: BossData) -> list[ValueFit]:
-    """Return the ends of the uniform distribution of waits between moves."""
+    """Return the ends of the uniform distributions of waits between moves, and of what a player nearby gets more.
+
+    Those are told apart by how far the player was as the wait began: what is near is never taken for a longer wait.
+    """
     aggression = boss.aggression
-    nearer = aggression.near_wait_s[1] > 0.0
-    waits = np.array([
-        onset.wait_frames for onset in calm
-        if np.isfinite(onset.wait_frames) and not (nearer and onset.distance_m < aggression.near_m + 1.0)
-    ]) / FRAMES_PER_S  # fmt: skip
+    waits = np.array([onset.wait_frames for onset in calm]) / FRAMES_PER_S
+    away = np.array([onset.waited_m for onset in calm]) - aggression.near_m
+    known = np.isfinite(waits)
+    far, near = waits[known & (away > _MARGIN_M)], waits[known & (away < -_MARGIN_M)]
+    if len(far) < _FEWEST_WAITS <= len(near):
+        # The sum is seen alone: that is what is played, whatever its parts are.
+        return [*_far_wait_fits(near, aggression, summed=True), *_near_wait_fits(near, far, aggression)]
+    return [*_far_wait_fits(far, aggression), *_near_wait_fits(near, far, aggression)]
+
+
+def _far_wait_fits(waits: Doubles, aggression: Aggression, summed: bool = False) -> list[ValueFit]:
+    """Return the ends of waits; from those beside the player, `summed` with what is given there, the most they can be.
+
+    That is taken off as shipped then.
+    """
     names = [("aggression.wait_s.0", "wait low"), ("aggression.wait_s.1", "wait high")]
     if len(waits) < _FEWEST_WAITS:
         return [ValueFit(*name, value, count=len(waits)) for name, value in zip(names, aggression.wait_s, strict=True)]
     low, high, count = float(waits.min()), float(waits.max()), len(waits)
-    # Of a uniform distribution's sample the ends lie inside by a share of its span; the shares have this distribution.
+    # Of a uniform distribution's sample the ends lie inside by a share of its span; the shares have this distribution,
+    # whose tail is long: one in a thousand, where others' intervals leave out one in twenty.
     span, inside = high - low, 1.0 / (count - 1.0)
-    most, least = 0.025 ** (-1.0 / (count - 1)) - 1.0, 0.975 ** (-1.0 / (count - 1)) - 1.0
+    most, least = 0.001 ** (-1.0 / (count - 1)) - 1.0, 0.999 ** (-1.0 / (count - 1)) - 1.0
     half = 0.5 / FRAMES_PER_S
     ordered = np.sort((waits - low) / max(span, 1e-9))
     uniform = np.abs(ordered - np.linspace(0.0, 1.0, count)).max() * count**0.5
@@ -129,10 +149,36 @@ def wait_fits(calm: Sequence[Onset], boss: BossData) -> list[ValueFit]:
         (low - span * most - half, low - span * least + half),
         (high + span * least - half, high + span * most + half),
     )
+    more = aggression.near_wait_s if summed else (0.0, 0.0)
     return [
-        fit(*name, shipped, max(value, 0.0), ends, count, unlike)
-        for name, shipped, value, ends in zip(names, aggression.wait_s, values, spans, strict=True)
+        fit(*name, shipped, max(value - one, 0.0), (0.0 if summed else ends[0], ends[1]), count, unlike)
+        for name, shipped, value, ends, one in zip(names, aggression.wait_s, values, spans, more, strict=True)
     ]
+
+
+def _near_wait_fits(near: Doubles, far: Doubles, aggression: Aggression) -> list[ValueFit]:
+    """Return the ends of what a player nearby gets more: from the mean and the variance of both kinds of waits."""
+    names = [(f"aggression.near_wait_s.{end}", "near waits") for end in (0, 1)]
+    count = min(len(near), len(far))
+    if count < _FEWEST_NEAR:
+        shipped = zip(names, aggression.near_wait_s, strict=True)
+        return [ValueFit(*name, value, count=count) for name, value in shipped]
+    random = np.random.default_rng(0)
+    drawn = [_near_ends(*(random.choice(one, (_REPEATED, len(one))) for one in (near, far)))]
+    ends = np.array(_near_ends(near[None], far[None]))[:, 0]
+    low, high = np.quantile(drawn[0], (0.025, 0.975), axis=1)
+    return [
+        fit(*name, shipped, float(end), (float(least), float(most)), count)
+        for name, shipped, end, least, most in zip(names, aggression.near_wait_s, ends, low, high, strict=True)
+    ]
+
+
+def _near_ends(near: Doubles, far: Doubles) -> tuple[Doubles, Doubles]:
+    """Return both ends of uniform waits that come on top of `far` ones (draws, waits) in `near` ones: (draws,) each."""
+    middle = near.mean(axis=1) - far.mean(axis=1)
+    half = np.sqrt(3.0 * np.maximum(near.var(axis=1) - far.var(axis=1), 0.0))
+    low = np.maximum(middle - half, 0.0)
+    return low, np.maximum(2.0 * middle - low, low)
 
 
 def _chain_fit(followed: Sequence[bool], boss: BossData) -> ValueFit:
@@ -216,5 +262,23 @@ def luce_fits(
         value = fit(
             f"{key}.weight", "weights", own, weight, (weight * np.exp(-wide), weight * np.exp(wide)), int(counts[place])
         )
-        fits.append(value if counts[place] else ValueFit(f"{key}.weight", "weights", own))
+        fits.append(
+            value if counts[place] else _unseen_fit(value, total / float(np.exp(logs).sum()), within, logs, place)
+        )
     return fits
+
+
+def _unseen_fit(value: ValueFit, scale: float, within: Flags, logs: Doubles, place: int) -> ValueFit:
+    """Return the weight of a move that was never chosen: as shipped, unless it could have been chosen too often for it.
+
+    `scale` is that of weights to `logs`. Of `count` choices at hand none is that many times as likely as a weight says:
+    its upper end is where that has a chance of one in twenty, its estimate where it has one in two.
+    """
+    at_hand = within[:, place]
+    others = (within[at_hand] * np.exp(logs)).sum(axis=1) - float(np.exp(logs[place]))
+    weights = np.geomspace(1e-6, 1e3, 512)
+    chances = -np.log1p(weights[:, None] / scale / np.maximum(others, 1e-300)).sum(axis=1)
+    middle, high = (float(np.interp(-log(share), -chances, weights)) for share in (0.5, 0.05))
+    if value.shipped is not None and value.shipped <= high:
+        return ValueFit(value.key, value.kind, value.shipped)
+    return replace(value, estimate=middle, low=0.0, high=high, count=int(at_hand.sum()), verdict="bounded")

@@ -109,7 +109,7 @@ def floor_fights(
     found: list[ReadFight] = []
     with temporary_folder("soulsgraph-fidelity") as folder:
         for number, fighter in enumerate(able):
-            # Fights of different skills have other columns, and lie in folders of their own.
+            # Two may have one name.
             place = folder / str(number)
             recorder = FightRecorder(fighter, place, None, fighter.header("simulator"))
             recorder.rollout(game).play(evaluation_seeds(seed, each))

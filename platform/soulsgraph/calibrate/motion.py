@@ -179,7 +179,9 @@ def tracking_fit(ticks: Ticks, stances: Sequence[int], boss: BossData, turn: Val
     if len(rates) < _FEWEST:
         return ValueFit(key, kind, shipped, count=len(rates)), base * shipped
     rate, (low, high), _ = middle(rates, 0.003 * float(np.median(rates)))
-    return fit(key, kind, shipped, rate / base, (low / base, high / base), len(rates)), rate
+    # The rate alone is seen: the factor is as uncertain as what the boss turns by when it stands.
+    slow, fast = (end or base * believed for end, believed in ((turn.low, 0.5), (turn.high, 2.0)))
+    return fit(key, kind, shipped, rate / base, (low / fast, high / slow), len(rates)), rate
 
 
 def tracks_fit(key: str, ticks: Ticks, shipped: float | None) -> ValueFit:

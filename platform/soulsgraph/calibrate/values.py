@@ -14,8 +14,9 @@ import numpy.typing as npt
 #: determined*: nothing was seen; *unlike the model*: what was seen is none of what this model can do.
 Verdict = Literal["determined", "bounded", "not determined", "unlike the model"]
 VERDICTS: tuple[Verdict, ...] = ("determined", "bounded", "not determined", "unlike the model")
-#: Half the width of a 95 % interval, as a share of the estimate, up to which a value is determined.
-NARROW = 0.08
+#: How far a 95 % interval may go from the estimate, as a share of it, for a value to be determined, and by how many
+#: observations.
+NARROW, _FEWEST = 0.08, 3
 #: A value near 0 is determined by an absolute width too, in its own unit.
 _NARROW_ABSOLUTE = 1e-3
 
@@ -67,8 +68,10 @@ def fit(
     if not (count and isfinite(estimate)):
         return ValueFit(key, kind, shipped, count=count)
     bounds = (low if isfinite(low) else None, high if isfinite(high) else None)
-    half = 0.5 * (high - low)
-    verdict: Verdict = "determined" if half <= max(NARROW * abs(estimate), _NARROW_ABSOLUTE) else "bounded"
+    # An interval may lie on one side of its estimate.
+    off = max(high - estimate, estimate - low)
+    narrow = off <= max(NARROW * abs(estimate), _NARROW_ABSOLUTE)
+    verdict: Verdict = "determined" if narrow and count >= _FEWEST else "bounded"
     return ValueFit(key, kind, shipped, estimate, *bounds, count, "unlike the model" if unlike else verdict)
 
 

@@ -8,10 +8,11 @@ shipped value, has the estimates and their intervals.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import inf, log, pi
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,15 @@ _BELIEF = 0.35
 #: Log-likelihoods of a blow at the window's first frame, later in it, and where it cannot be; of a window without any.
 _AT_ONCE, _LATE, _NEVER, _UNSEEN = log(0.75), log(0.25 / 30), log(1e-4), log(0.05)
 _MOST_STARTS = 14
+#: The shares of a shipped reach and half arc within which the player surely is inside, and may be.
+_SURELY, _PERHAPS = (0.75, 0.6), (1.3, 1.5)
+#: Of a way to give blows to windows that is never true, and of a blow that is surely one window's.
+_NO_WAY, _SURE = 1e-6, 0.95
+#: By how much log-likelihoods of ways are divided: sectors and times, known as shipped alone, may be wrong for several
+#: blows at once.
+_DOUBT = 3.0
+#: The shares of a shipped reach and half arc within which the player is inside whatever the true ones are.
+_SURE_REACH, _SURE_ARC = 0.75, 0.6
 #: How soft the edge of a sector is: metres and radians that a place between two readings may be off by.
 _SOFT_M, _SOFT_RAD = 0.03, 0.03
 #: The share of performances that the model may have wrong.
@@ -44,72 +54,169 @@ _GAP = 12
 
 @dataclass(frozen=True)
 class WindowData:
-    """A window of a move: its first frame, the blows that are its own, and the latest frame it can end before."""
+    """A window of a move: the frame of its first blow, the blows that are surely its own, its latest end.
+
+    `opens` is the frame in which it opens, with the 95 % interval: before its first blow it may have been open where
+    nobody could be struck. Until frame `until` another window's blows begin.
+    """
 
     start: int
     own: Integers
     until: int
+    opens: tuple[float, float, float]
 
 
 def assign_windows(data: MoveData, shipped: Sequence[HitWindow], time_factor: float) -> list[WindowData | None]:
     """Return for each shipped window the blows that are its own, None where none is; without any shipped, those seen.
 
-    Every window strikes once in a performance, most often in its first frame.
+    Every window strikes once in a performance, as soon as it is open and the player within it. Blows that may be of
+    another window are nobody's.
     """
     frames = data.hits[:, 1]
     if not len(frames):
         return [None] * len(shipped)
-    starts = _seen_starts(data) if not shipped else _best_starts(data, shipped, time_factor)
-    found: list[WindowData | None] = []
-    for place, start in enumerate(starts):
-        if start is None:
-            found.append(None)
-            continue
-        behind = next((one for one in starts[place + 1 :] if one is not None), data.frames)
-        own = np.flatnonzero((frames >= start) & (frames < behind))
-        found.append(WindowData(start, own, behind))
-    return found
+    if shipped:
+        return _most_likely(data, shipped, time_factor)
+    starts = _seen_starts(data)
+    behind = [*starts[1:], data.frames]
+    owns = [np.flatnonzero((frames >= start) & (frames < end)) for start, end in zip(starts, behind, strict=True)]
+    return [
+        WindowData(start, own, end, _opening_as_seen(start, frames[own]))
+        for start, own, end in zip(starts, owns, behind, strict=True)
+    ]
 
 
-def _seen_starts(data: MoveData) -> list[int | None]:
+def _seen_starts(data: MoveData) -> list[int]:
     frames = np.unique(data.hits[:, 1])
     return [int(frames[0]), *(int(frame) for frame in frames[1:][np.diff(frames) > _GAP])]
 
 
-def _best_starts(data: MoveData, shipped: Sequence[HitWindow], time_factor: float) -> list[int | None]:
+def _opening_as_seen(start: int, frames: Integers) -> tuple[float, float, float]:
+    """Return when a window that no data have opens: a blow or two may have come late into it."""
+    first = int((frames == start).sum())
+    return float(start), start - (0.5 if first > 2 else 24.0 / first), start + 0.5
+
+
+@dataclass(frozen=True)
+class _Openings:
+    """When a window that is open would strike: the player within its sector, and nothing shielding them.
+
+    `refuted` (frames,) counts the performances in which it surely would have and did not. `sure` and `likely` (blows,)
+    are the last frames before each blow in which it would have, -1 without one.
+    """
+
+    refuted: Integers
+    sure: Integers
+    likely: Integers
+
+
+def _openings(data: MoveData, window: HitWindow) -> _Openings:
+    distance, angle = data.geometry(window.offset_m)
+    frames, (struck, at) = np.arange(data.frames), data.hits.T
+
+    def within(reach: float, arc: float) -> Flags:
+        wide: Flags = (angle <= arc * window.half_arc_rad) | (window.half_arc_rad >= _FLAT)
+        return data.open & (distance <= reach * window.reach_m) & wide
+
+    def last(inside: Flags) -> Integers:
+        latest: Integers = np.where(inside[struck] & (frames < at[:, None]), frames, -1).max(axis=1, initial=-1)
+        return latest
+
+    sure = within(*_SURELY)
+    likely = last(within(*_PERHAPS))
+    since = last(sure)
+    sure[struck, at] = False
+    return _Openings(sure.sum(axis=0), since, likely)
+
+
+def _most_likely(data: MoveData, shipped: Sequence[HitWindow], time_factor: float) -> list[WindowData | None]:
+    """Weigh every way to give the blows to the windows, and return what nearly all of the likely ones agree on."""
     frames = data.hits[:, 1]
     counts = np.bincount(frames, minlength=data.frames)
     likely = np.argsort(-counts, kind="stable")[:_MOST_STARTS]
     candidates = sorted(int(frame) for frame in likely if counts[frame])
-    expected = [window.time_s[0] * time_factor * FRAMES_PER_S for window in shipped]
-    lengths = [(window.time_s[1] - window.time_s[0]) * time_factor * FRAMES_PER_S for window in shipped]
-    best = -inf
-    chosen: list[int | None] = [None] * len(shipped)
+    opened = [_openings(data, window) for window in shipped]
+    ways: list[tuple[list[int | None], float]] = []
     for seen in product((True, False), repeat=len(shipped)):
         places = [place for place, one in enumerate(seen) if one]
         for starts in combinations(candidates, len(places)):
             value = _UNSEEN * (len(shipped) - len(places)) + _fit_of_starts(
-                data, starts, [expected[place] for place in places], [lengths[place] for place in places]
+                data, starts, [shipped[place] for place in places], time_factor, [opened[place] for place in places]
             )
-            if value > best:
-                best, chosen = value, [None] * len(shipped)
-                for place, start in zip(places, starts, strict=True):
-                    chosen[place] = start
-    return chosen
+            way: list[int | None] = [None] * len(shipped)
+            for place, start in zip(places, starts, strict=True):
+                way[place] = start
+            ways.append((way, value))
+    values = np.array([value for _, value in ways])
+    weights = np.exp((values - values.max()) / _DOUBT)
+    weights /= weights.sum()
+    best = ways[int(values.argmax())][0]
+    own, opens = np.zeros((len(shipped), len(frames))), np.zeros((len(shipped), data.frames))
+    for (way, _), weight in zip(ways, weights.tolist(), strict=True):
+        if weight > _NO_WAY:
+            for place, start, behind in _spans(way, data.frames):
+                own[place] += weight * ((frames >= start) & (frames < behind))
+                expected = shipped[place].time_s[0] * time_factor * FRAMES_PER_S
+                earlier = max((one for one in way[:place] if one is not None), default=-1) + 1
+                opens[place] += weight * _opening(opened[place], earlier, start, expected, data.frames)
+    return [
+        WindowData(start, np.flatnonzero(own[place] >= _SURE), behind, _interval(opens[place]))
+        if start is not None and (own[place] >= _SURE).any()
+        else None
+        for place, start, behind in _spans(best, data.frames, whole=True)
+    ]
 
 
-def _fit_of_starts(data: MoveData, starts: Sequence[int], expected: Sequence[float], lengths: Sequence[float]) -> float:
-    """Return how likely blows are for windows that open at `starts`."""
+def _spans(way: Sequence[int | None], frames: int, whole: bool = False) -> Iterator[tuple[int, Any, int]]:
+    """Yield the windows that a way has, or all, each with its first frame and that of the next one."""
+    for place, start in enumerate(way):
+        if whole or start is not None:
+            yield place, start, next((one for one in way[place + 1 :] if one is not None), frames)
+
+
+def _opening(opened: _Openings, earlier: int, start: int, expected: float, frames: int) -> Doubles:
+    """Return how likely a window whose first blow came at `start` opened in each frame from `earlier` on."""
+    at = np.arange(frames)
+    against = np.cumsum(opened.refuted[earlier:start][::-1])[::-1]
+    value = np.full(frames, -inf)
+    value[earlier:start] = np.maximum(log(_ODD) * against, -_DEEP)
+    value[start] = 0.0
+    value += _belief(np.maximum(at, 0.5), expected)
+    chances = np.exp(value - value.max())
+    share: Doubles = chances / chances.sum()
+    return share
+
+
+def _interval(chances: Doubles) -> tuple[float, float, float]:
+    """Return the likeliest frame and the 95 % interval."""
+    total = np.cumsum(chances) / chances.sum()
+    low, middle, high = (int(np.searchsorted(total, share)) for share in (0.025, 0.5, 0.975))
+    return float(middle), low - 0.5, high + 0.5
+
+
+def _fit_of_starts(
+    data: MoveData, starts: Sequence[int], windows: Sequence[HitWindow], time_factor: float, opened: Sequence[_Openings]
+) -> float:
+    """Return how likely windows are whose first blows come at `starts`, and blows for these."""
     frames = data.hits[:, 1]
     if not starts:
         return _NEVER * len(frames)
     which = np.searchsorted(starts, frames, side="right") - 1
-    late = frames - np.asarray(starts)[np.maximum(which, 0)]
-    longest = 1.6 * np.asarray(lengths)[np.maximum(which, 0)] + 6.0
-    each = np.where(late == 0, _AT_ONCE, np.where(late <= longest, _LATE, _NEVER))
-    value = float(np.where(which < 0, _NEVER, each).sum())
+    own = np.maximum(which, 0)
+    begun = np.asarray(starts)[own]
+    factor = time_factor * FRAMES_PER_S
+    longest = np.array([1.6 * (one.time_s[1] - one.time_s[0]) * factor + 6.0 for one in windows])[own]
+    sure, likely = (
+        np.stack([getattr(one, name) for one in opened])[own, np.arange(len(frames))] for name in ("sure", "likely")
+    )
+    # Who is within an open window is struck at once.
+    each = np.where(sure >= begun, _NEVER, np.where(likely >= begun, _LATE, _AT_ONCE))
+    each = np.where((which < 0) | (frames - begun > longest), _NEVER, each)
+    value = float(each.sum())
     pairs = data.hits[:, 0] * len(starts) + which
     value += _NEVER * (len(pairs) - len(np.unique(pairs)))
+    value += log(_ODD) * sum(int(one.refuted[start]) for start, one in zip(starts, opened, strict=True))
+    expected = [one.time_s[0] * factor for one in windows]
     return value - sum(
         0.5 * (log(start / at) / _BELIEF) ** 2 for start, at in zip(starts, expected, strict=True) if start
     )
@@ -265,7 +372,8 @@ def window_fits(
              "half_arc_rad": ("arc", arc), "damage": ("damage", damage)}  # fmt: skip
     if window is None or data is None:
         return [ValueFit(f"{key}.{name}", kind, value) for name, (kind, value) in names.items()]
-    fits = [_start_fit(f"{key}.time_s.0", data, window, start_s)]
+    opens, low, high = (one / FRAMES_PER_S for one in window.opens)
+    fits = [fit(f"{key}.time_s.0", "start", start_s, opens, (low, high), len(window.own))]
     sector = find_sector(data, window, shipped, factor)
     for name, value, unit in (
         ("time_s.1", "end", 1.0 / FRAMES_PER_S),
@@ -276,6 +384,8 @@ def window_fits(
             fits.append(ValueFit(f"{key}.{name}", *names[name]))
             continue
         found, low, high = (one * unit for one in getattr(sector, value))
+        # Beyond this nothing is seen of an arc: it is the whole circle.
+        high = pi if value == "arc" and high >= _FLAT else high
         if value == "end":
             half = 0.5 / FRAMES_PER_S
             found, low, high = (one + window.start / FRAMES_PER_S for one in (found, low - half, high + half))
@@ -285,16 +395,6 @@ def window_fits(
         unlike = sector.odd > 0.15 and sector.count >= 10
         fits.append(fit(f"{key}.{name}", *names[name], found, (low, high), sector.count, unlike))
     return [*fits, damage_fit(f"{key}.damage", data, window.own, boss, damage)]
-
-
-def _start_fit(key: str, data: MoveData, window: WindowData, shipped: float | None) -> ValueFit:
-    """Return when a window opens: its first blow, surely so where several came in that frame."""
-    at = data.hits[window.own, 1]
-    first = int((np.abs(at - window.start) <= 0).sum())
-    start = window.start / FRAMES_PER_S
-    # A blow or two may have come late into an open window, or late into the one before, or be dated a frame early.
-    early, late = (0.5, 0.5) if first > 2 else (24.0 / first, 2.0)
-    return fit(key, "start", shipped, start, (start - early / FRAMES_PER_S, start + late / FRAMES_PER_S), len(at))
 
 
 def damage_fit(key: str, data: MoveData, own: Integers, boss: BossData, shipped: float | None) -> ValueFit:

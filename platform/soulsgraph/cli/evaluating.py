@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from soulsgraph.api import Run
 from soulsgraph.cli.options import taken
 from soulsgraph.cli.output import screen
+from soulsgraph.results.origin import describe_origin
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Plan, lasting_name
 from soulsgraph.zoo import open_run
@@ -38,7 +39,11 @@ def _ablations(
     screen.precompile()
     measured = measure_ablations(runs, fight, episodes, seed, start, screen.display)
     if out is not None:
-        measured.save(out)
+        from soulsgraph.pages.report import Report, Section
+
+        values = measured.to_dict()
+        report = Report("Which skills a fight needs", [Section("", tables=measured.tables)])
+        report.write(out, describe_origin() | values, {"seeds": values["seeds"]})
     return measured
 
 

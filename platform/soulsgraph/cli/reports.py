@@ -26,7 +26,8 @@ from soulsgraph_envs.core.files import check_writable
 from soulsgraph_policies.agents.projects import load_project, loaded_projects
 
 #: What a folder is by a file in it.
-_REPRODUCTION, _CONTINUAL = "reproduction.json", "results/evaluations.parquet"
+_REPRODUCTION, _COMPARISON, _SWEEP = "reproduction.json", "compare.json", "sweep.json"
+_CONTINUAL = "results/evaluations.parquet"
 
 
 def _run_page(agents: Sequence[Path], /, *, out: Path | None = None, beside: Path | None = None) -> None:
@@ -50,61 +51,60 @@ def _run_page(agents: Sequence[Path], /, *, out: Path | None = None, beside: Pat
     screen.show(plain, f"written: {path}, {path.stat().st_size / 1e6:.1f} MB")
 
 
-def write_reproductions(
-    folders: Sequence[Path],
-    /,
-    *,
-    out: Path | None = None,
-    variants: tuple[Path, ...] = (),
-    earlier: tuple[Path, ...] = (),
-) -> None:
-    """Write the report of reproductions, and print their tables.
-
-    Args:
-        variants: Folders of an ablation of reproductions, the reference first.
-        earlier: Folders of reports on other seeds; every row is compared with its row there, their seeds pooled.
-    """
+def write_reproductions(folders: Sequence[Path], /, *, out: Path | None = None) -> None:
+    """Write the report of reproductions, and print their tables."""
     check_extra("report", "train")
     from soulsgraph.pages.report import DATA, PAGE
     from soulsgraph.paper.records import load_reproductions
     from soulsgraph.paper.report import write_report
 
-    written = write_report(folders, out or folders[0] / "report", variants, earlier)
+    written = write_report(folders, out or folders[0] / "report")
     plain = {"report": str(written), "tables": read_file(Where(written.with_name(DATA)))["tables"]}
     tables = [one.table.to_rich() for one in load_reproductions(folders)]
     screen.show(plain, *tables, f"report in {written}, as a page in {written.with_name(PAGE)}")
 
 
-def write_continual(folders: Sequence[Path], /, *, out: Path | None = None, against: str | None = None) -> None:
-    """Write the report of a continual study, and print its scores.
+def write_continual(paths: Sequence[Path], /, *, out: Path | None = None, against: str | None = None) -> None:
+    """Write the report of a continual study, or of a file of evaluations if `out` is given, and print its scores.
 
     Args:
         against: Continual method that the others are compared with; kept, or else the best, if not given.
     """
     check_extra("report", "train")
-    from soulsgraph.continual.files import EVALUATIONS, read_folder
-    from soulsgraph.continual.report import write_continual_report
-    from soulsgraph.continual.scoring import score
+    from soulsgraph.continual.report import RunTables
     from soulsgraph.pages.report import PAGE
 
-    (folder,) = folders
-    written = write_continual_report(folder, out, against)
-    scores, page = score(read_folder(folder)[EVALUATIONS], against), written.with_name(PAGE)
-    plain = {"folder": str(folder), "report": str(written), "page": str(page), "scores": scores.to_dict()}
-    screen.show(plain, *scores.to_rich(), f"report in {written}, as a page in {page}")
+    (path,) = paths
+    tables = RunTables.read(path, against)
+    out = path / "report" if out is None and path.is_dir() else out
+    plain, lines = {"path": str(path), "scores": tables.scores.to_dict()}, list[str]()
+    if out is not None:
+        written = tables.write(out)
+        page = written.with_name(PAGE)
+        plain |= {"report": str(written), "page": str(page)}
+        lines = [f"report in {written}, as a page in {page}"]
+    screen.show(plain, *tables.scores.to_rich(), *lines)
 
 
-def _scores(files: Sequence[Path], /, *, out: Path | None = None, against: str | None = None) -> None:
+def write_comparison(folders: Sequence[Path], /, *, out: Path | None = None) -> None:
+    """Write the report of a comparison of graphs, and print its table."""
     check_extra("report", "train")
-    from soulsgraph.continual.scoring import score_file
+    from soulsgraph.project.comparing import GraphFolder
 
-    if out is not None:
-        check_writable(out)
-    scores = score_file(files[0], against)
-    screen.show(scores.to_dict(), *scores.to_rich())
-    if out is not None:
-        scores.save(out)
-        screen.console.print(f"results in {out}")
+    folder = GraphFolder.open(folders[0])
+    values, table, written = folder.write_report(out or folder.path / "report")
+    screen.show(values, table.to_rich(), f"report in {written}")
+
+
+def _sweep(folders: Sequence[Path], /) -> None:
+    check_extra("report", "train")
+    from soulsgraph.tune.folder import SweepFolder
+    from soulsgraph.tune.results import SweepResults, rows_of
+
+    folder = SweepFolder.open(folders[0])
+    results = SweepResults(folder, rows_of(folder))
+    results.save()
+    screen.show(results.to_dict(), *results.to_rich())
 
 
 def _summary(folders: Sequence[Path], /, *, every: bool = False) -> None:
@@ -114,13 +114,13 @@ def _summary(folders: Sequence[Path], /, *, every: bool = False) -> None:
         every: List every recorded fight, too.
     """
     from soulsgraph.recordings import check as checking
-    from soulsgraph.recordings.coverage import CoverageCount
+    from soulsgraph.recordings.coverage import Coverage
 
-    count, (folder,) = CoverageCount(), folders
-    found = checking.find_recordings(folder, count.add)
+    coverage, (folder,) = Coverage(), folders
+    found = checking.find_recordings(folder, coverage.add)
     if folder.is_file() and not found.headers:
         raise SoulsGraphError(found.problems[0])
-    coverage, groups = count.coverage, checking.groups_of(found.headers)
+    groups = checking.groups_of(found.headers)
     tables = [
         text_table(title, checking.SUMMARY_HEADINGS, [group.cells for group in alike])
         for title, alike in groupby(groups, lambda group: f"{group.scenario}, {group.source}")
@@ -187,21 +187,29 @@ def _has_evaluations(file: Path) -> bool:
         return False
 
 
-_REPORTS: tuple[Any, ...] = (_run_page, write_reproductions, write_continual, _scores, _summary, _fidelity)
+_REPORTS: tuple[Any, ...] = (
+    _run_page,
+    write_reproductions,
+    write_continual,
+    write_comparison,
+    _sweep,
+    _summary,
+    _fidelity,
+)
 
 
 def report(
     folders: tuple[Path, ...], /, *, out: Path | None = None, **given: Annotated[Any, Keywords(_REPORTS, ("out",))]
 ) -> None:
-    """Report what is in a folder: a run, reproductions, a continual study, evaluations of learners, recorded fights.
+    """Report what is in a folder: a run, a study or sweep, evaluations of learners, recorded fights.
 
     A run or an agent becomes a page, one file that needs no network: win rates, learning curves, the skill graph,
-    lineage, hyperparameters and a fight. Reproductions, presets beside each other, and a continual study become a
-    report as Markdown with figures. Evaluations, ours or anyone's, are scored: performance, forgetting and transfer
-    with intervals. Of recorded fights it says what they are, and whether they suffice for `data calibrate`; with
-    `scenario` how wrong the simulator is about them: recorded rows are put into it and the recorded controls played for
-    0.1, 0.5 and 2 s. Every error is shown next to its floor: the same error on simulated fights of the same players,
-    since hidden values have to be estimated.
+    lineage, hyperparameters and a fight. Reproductions, beside each other, sweeps, comparisons of graphs and continual
+    studies become a report, as Markdown and as a page. Evaluations, ours or anyone's, are scored: performance,
+    forgetting and transfer with intervals. Of recorded fights it says what they are, and whether they suffice for
+    `data calibrate`; with `scenario` how wrong the simulator is about them: recorded rows are put into it and the
+    recorded controls played for 0.1, 0.5 and 2 s. Every error is shown next to its floor: the same error on simulated
+    fights of the same players, since hidden values have to be estimated.
 
     A row of a file of evaluations is a task that was played at a moment of training, with the columns method, seed,
     after (tasks finished), decisions (spent in the task that is trained, 0 between tasks), task (its position from 1),
@@ -210,7 +218,7 @@ def report(
     Args:
         folders: Folders or Parquet files of one kind, several of reproductions; or the name of an agent of the zoo.
         out: HTML file of a run, run.html in its folder if not given; folder of a report, `report` in the first folder
-            if not given; folder for scores, and for errors of the simulator.
+            if not given; folder of that of evaluations, and of errors of the simulator.
     """
     check_extra("report", "data")
     if not folders:
@@ -219,8 +227,10 @@ def report(
     kinds: dict[str, tuple[bool, Callable[..., Any]]] = {
         "run": ((first / RunFolder.plan_file).is_file() or is_agent(first), _run_page),
         "reproduction": ((first / _REPRODUCTION).is_file(), write_reproductions),
+        "comparison": ((first / _COMPARISON).is_file(), write_comparison),
+        "sweep": ((first / _SWEEP).is_file(), _sweep),
         "continual study": ((first / _CONTINUAL).is_file(), write_continual),
-        "file of evaluations": (first.is_file() and _has_evaluations(first), _scores),
+        "file of evaluations": (first.is_file() and _has_evaluations(first), write_continual),
         "folder of fights": (
             first.suffix == ".parquet" or (first.is_dir() and any(first.rglob("*.parquet"))),
             _fidelity if given.get("scenario") else _summary,
@@ -319,18 +329,18 @@ def _recordings(folders: Sequence[Path], /) -> None:
     """
     check_extra("check", "data")
     from soulsgraph.recordings import check as checking
-    from soulsgraph.recordings.coverage import CoverageCount
+    from soulsgraph.recordings.coverage import Coverage
     from soulsgraph.recordings.files import recording_files
 
-    paths, count = recording_files(folders[0]), CoverageCount()
+    paths, coverage = recording_files(folders[0]), Coverage()
     screen.precompile()
-    found = screen.each("check", paths, lambda path: checking.check_file(path, count.add), "fights")
+    found = screen.each("check", paths, lambda path: checking.check_file(path, coverage.add), "fights")
     counts = Counter(one.verdict for one in found)
     lines = [str(one) for one in found if one.verdict not in ("same", "whole")]
     counted = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     passed = not any(one.verdict in checking.WRONG for one in found)
     # For programs it is in the report: this is a list of verdicts.
-    suffices = () if screen.json else count.coverage.lines()
+    suffices = () if screen.json else coverage.lines()
     screen.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {counted}", *suffices, passed=passed)
 
 

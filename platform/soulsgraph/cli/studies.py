@@ -9,12 +9,11 @@ from typing import Annotated, Any
 
 from soulsgraph.api import plan_values
 from soulsgraph.cli.output import screen
-from soulsgraph.cli.reports import write_continual, write_reproductions
+from soulsgraph.cli.reports import write_comparison, write_continual, write_reproductions
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.study import ContinualFolder, ContinualStudy
 from soulsgraph.paper.study import ReproductionFolder, Study
-from soulsgraph.results.tables import text_table
 from soulsgraph.runs.plan import Plan, check_range, lasting_name
 from soulsgraph.runs.run_folder import check_given
 from soulsgraph.runs.study_folder import StudyFolder
@@ -170,7 +169,7 @@ def compare(
     if seeds is not None:
         check_range("seeds", seeds, 1, 1000)
     # Imported here: it takes seconds.
-    from soulsgraph.project.comparing import HEADINGS, GraphFolder, GraphStudy
+    from soulsgraph.project.comparing import GraphFolder, GraphStudy
 
     if (run / GraphFolder.plan_file).exists():
         folder = GraphFolder.open(run)
@@ -181,5 +180,4 @@ def compare(
         folder = GraphFolder.planned(run, GraphStudy(Plan(**plan_values(plan)), graphs, tuple(range(seeds or 5))))
         folder.plan.check_learns()
     _do(folder, address)
-    values, rows = folder.compared()
-    screen.show(values, text_table("", HEADINGS, rows), f"comparison in {run}")
+    write_comparison((run,))

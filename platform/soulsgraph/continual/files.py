@@ -8,162 +8,95 @@ runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.results.tables import read_arrow
+from soulsgraph.results.tables import frame_of, read_arrow
 from soulsgraph_envs.core.config import Where
-from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
+from soulsgraph_envs.core.errors import reading, shown
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
 #: The method whose learning curve of a task is training it from scratch: b of forward transfer.
 SCRATCH = "scratch"
 REMEDY = "correct the file and try again"
-#: Above it not every whole number is a float.
-_MOST = 2**53
-
-
-#: What a column holds: text, whole numbers or any numbers, from the least one on.
-TableColumn = tuple[Literal["text", "whole numbers", "numbers"], int]
-_TEXT: TableColumn = ("text", 0)
-_WHOLE: TableColumn = ("whole numbers", 0)
-_FROM_1: TableColumn = ("whole numbers", 1)
-_ANY: TableColumn = ("whole numbers", -_MOST)
-_NUMBER: TableColumn = ("numbers", 0)
-_RUN, _RATE = {"method": _TEXT, "seed": _ANY}, {"wins": _WHOLE, "episodes": _FROM_1}
 EVALUATIONS, COSTS, SKILLS, PLASTICITY, DORMANT = "evaluations", "costs", "skills", "plasticity", "dormant"
+TABLES = (EVALUATIONS, COSTS, SKILLS, PLASTICITY, DORMANT)
 #: Decisions that were played to choose by which versions a task is played.
 CHOOSING = "choosing_decisions"
-#: The tables by name: columns that identify a row, which no two rows share, the others, and those that may be absent.
-TABLES: Mapping[str, tuple[dict[str, TableColumn], dict[str, TableColumn], dict[str, TableColumn]]] = {
-    EVALUATIONS: (
-        {**_RUN, "after": _WHOLE, "decisions": _WHOLE, "task": _FROM_1},
-        _RATE,
-        {"ticks": _WHOLE, CHOOSING: _WHOLE, "task_name": _TEXT},
-    ),
-    COSTS: (
-        {**_RUN, "task": _FROM_1},
-        {**dict.fromkeys(("decisions", "selection_decisions", "ticks", "bytes"), _WHOLE), "cpu_s": _NUMBER},
-        {},
-    ),
-    SKILLS: ({**_RUN, "task": _FROM_1, "skill": _TEXT}, _RATE, {}),
-    PLASTICITY: ({**_RUN, "after": _WHOLE, "boss": _TEXT}, _RATE, {}),
-    DORMANT: ({**_RUN, "after": _WHOLE, "skill": _TEXT}, {"share": _NUMBER}, {}),
-}
+#: The columns of evaluations: what identifies a row, the least that numbers may be, and which may be absent.
+_KEYS = ("method", "seed", "after", "decisions", "task")
+_LEAST = {"seed": -math.inf, "after": 0, "decisions": 0, "task": 1, "wins": 0, "episodes": 1, "ticks": 0, CHOOSING: 0}
+_OPTIONAL = ("ticks", CHOOSING, "task_name")
 
 
-def read_results(path: Path, name: str = EVALUATIONS) -> pd.DataFrame:
-    """Read a table from a Parquet file, checked: a column for each of its own; others of the file are left out.
+def read_tables(path: Path) -> dict[str, pd.DataFrame]:
+    """Read the tables in `results` of a run folder that are there, by name, or a file of evaluations alone.
 
     Raises:
-        ReadError: if the file cannot be read.
-        SoulsGraphError: if it is missing, no Parquet file, or lacks a column; if a value is missing, of another type or
-            out of range; if two rows are of the same moment.
+        ReadError: if a file cannot be read.
+        SoulsGraphError: if there are no evaluations, and as `check_frame`; if a file is no Parquet file.
     """
-    return _checked(read_arrow(path, "name a Parquet file"), name, str(path))
+    with reading(path):
+        if path.is_dir():
+            paths = {name: path / "results" / f"{name}.parquet" for name in TABLES}
+            paths = {name: file for name, file in paths.items() if name == EVALUATIONS or file.is_file()}
+        else:
+            paths = {EVALUATIONS: path}
+    tables = {name: frame_of(read_arrow(file, "name a Parquet file")) for name, file in paths.items()}
+    return tables | {EVALUATIONS: check_frame(tables[EVALUATIONS], str(paths[EVALUATIONS]))}
 
 
-def read_folder(folder: Path) -> dict[str, pd.DataFrame]:
-    """Read the tables in `results` of a run folder that are there, by name; evaluations have to be.
+def check_frame(frame: pd.DataFrame, source: str = EVALUATIONS) -> pd.DataFrame:
+    """Return the columns of evaluations that a frame has, checked; what is missing of an optional one is nan, or "".
 
     Raises:
-        SoulsGraphError: as `read_results`.
+        SoulsGraphError: if a column is missing, there twice, or of another type; if a value is missing or out of range;
+            if two rows are of the same moment.
     """
-    paths = {name: folder / "results" / f"{name}.parquet" for name in TABLES}
-    with reading(folder):
-        there = {name: path for name, path in paths.items() if name == EVALUATIONS or path.is_file()}
-    return {name: read_results(path, name) for name, path in there.items()}
+    # Imported here: a study is planned, and its help printed, without it.
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype, is_string_dtype
 
-
-def check_frame(frame: pd.DataFrame, name: str = EVALUATIONS) -> pd.DataFrame:
-    """Return the columns of a table that a frame has, checked.
-
-    Raises:
-        SoulsGraphError: as `read_results`.
-    """
-    import pyarrow as pa
-
-    try:
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowException, ValueError, TypeError) as error:
-        found = str(error).splitlines()[0]
-        raise SoulsGraphError(
-            f"{name}: expected a frame with one type a column, found: {found}; correct it and try again."
-        ) from error
-    return _checked(table, name, name)
-
-
-def _checked(table: pa.Table, name: str, source: str) -> pd.DataFrame:
-    keys, others, optional = TABLES[name]
-    if not table.num_rows:
-        raise Where(source, remedy=REMEDY).error(f"rows of {name}", "none")
-    columns: dict[str, Any] = {}
-    for column, kind in {**keys, **others, **optional}.items():
-        if column in table.column_names:
-            at = Where(source, f"column {column}", REMEDY)
-            columns[column] = _values(table.column(column), kind, column in optional, at)
-        elif column not in optional:
-            there = ", ".join(map(shown, table.column_names)) or "none"
-            raise Where(source, remedy=REMEDY).error(f"a column {column} of {kind[0]}", f"the columns {there}")
-    # Imported here, as pyarrow: a study is planned, and its help printed, without either.
-    import pandas as pd
-
-    frame = pd.DataFrame(columns)
-    _check_counts(frame, source)
-    again = np.flatnonzero(frame.duplicated([*keys]))
-    if again.size:
-        found = ", ".join(f"{key} {frame[key][again[0]]}" for key in keys)
-        raise Where(source, remedy=REMEDY).error(f"one row for each {', '.join(keys)}", f"a second one of {found}")
-    return frame
-
-
-def _values(array: pa.ChunkedArray, kind: TableColumn, optional: bool, at: Where) -> npt.NDArray[Any]:
-    """Return a column's values in range; what is missing of an optional one is nan, or an empty text."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
-    (name, least), types, known = kind, pa.types, array.type
-    text = types.is_string(known) or types.is_large_string(known)
-    number = types.is_integer(known) or types.is_floating(known)
-    # Without a value a column's type is not known.
-    if not (types.is_null(known) or (text if name == "text" else number)):
-        raise at.error(name, f"values of type {known}")
-    if name == "text":
-        values = np.array([value or "" for value in array.to_pylist()], object)
-        missing = wrong = np.array([not value.strip() for value in values])
-    else:
-        values = array.cast(pa.float64(), safe=False).to_numpy()
-        missing = np.isnan(values)
-        inside = (values >= least) & (values <= _MOST) & ((name == "numbers") | (values == np.floor(values)))
-        wrong = ~inside & ~missing
-    refused = (wrong & ~missing) if optional else wrong | missing
-    if refused.any():
-        row = int(np.flatnonzero(refused)[0])
-        found = "none" if missing[row] else shown(values[[row]].tolist()[0])
-        expected = name if name == "text" or least == -_MOST else f"{name} from {least} on"
-        raise at.error(f"{expected}{'' if name == 'text' else f', at most {_MOST}'}", f"{found} in row {row}")
-    return values.astype(np.int64) if name == "whole numbers" and not optional else values
-
-
-def _check_counts(frame: pd.DataFrame, source: str) -> None:
-    if "wins" in frame:
-        above = np.flatnonzero(frame["wins"] > frame["episodes"])
-        if above.size:
-            row = frame.iloc[above[0]]
-            found = f"{row['wins']} of {row['episodes']} in row {above[0]}"
-            raise Where(source, "column wins", REMEDY).error("at most as many as episodes", found)
-    if "share" in frame and (above := np.flatnonzero(frame["share"] > 1.0)).size:
-        found = f"{frame['share'][above[0]]} in row {above[0]}"
-        raise Where(source, "column share", REMEDY).error("shares from 0 to 1", found)
+    where = Where(source, remedy=REMEDY)
+    names = [name for name in ("method", *_LEAST, "task_name") if name not in _OPTIONAL or name in frame]
+    if not len(frame):
+        raise where.error("rows of evaluations", "none")
+    for name in names:
+        if [*frame.columns].count(name) != 1:
+            raise where.error(f"one column {name}", f"the columns {', '.join(map(shown, frame.columns))}")
+    frame = frame[names].astype(object).convert_dtypes()
+    for name in names:
+        column, optional = frame[name], name in _OPTIONAL
+        missing, wrong = column.isna(), column.isna() & (not optional)
+        expected = "text" if name not in _LEAST else "whole numbers"
+        if name in _LEAST and math.isfinite(_LEAST[name]):
+            expected += f" from {_LEAST[name]} on"
+        typed = is_string_dtype if name not in _LEAST else is_numeric_dtype
+        if not missing.all() and (is_bool_dtype(column) or not typed(column)):
+            raise where.at(f"column {name}").error(expected, f"values of type {column.dtype}")
+        if name in _LEAST and not missing.all():
+            wrong |= ((column < _LEAST[name]) | (column % 1 != 0)).fillna(value=False)
+        elif not optional and not missing.all():
+            wrong |= column.str.strip() == ""
+        if wrong.any():
+            row = int(wrong.argmax())
+            found = "none" if missing.iloc[row] else shown(column.iloc[row])
+            raise where.at(f"column {name}").error(expected, f"{found} in row {row}")
+        kind = object if name not in _LEAST else float if optional else int
+        frame[name] = column.fillna("").astype(kind) if kind is object else column.astype(kind)
+    if (above := frame["wins"] > frame["episodes"]).any():
+        row = int(above.argmax())
+        found = f"{frame['wins'].iloc[row]} of {frame['episodes'].iloc[row]} in row {row}"
+        raise where.at("column wins").error("at most as many as episodes", found)
+    if (again := frame.duplicated([*_KEYS])).any():
+        named = ", ".join(f"{key} {frame[key].iloc[int(again.argmax())]}" for key in _KEYS)
+        raise where.error(f"one row for each {', '.join(_KEYS)}", f"a second one of {named}")
+    return frame.reset_index(drop=True)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from soulsgraph.continual import figures
-from soulsgraph.continual.files import CHOOSING, COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_folder
-from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, score
+from soulsgraph.continual.files import CHOOSING, COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_tables
+from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, scored
 from soulsgraph.continual.study import ContinualUnit, planned_units
 from soulsgraph.pages.report import Report, Section
 from soulsgraph.results import metrics
@@ -168,6 +168,25 @@ class RunTables:
         alone = scratch.reindex(pd.MultiIndex.from_frame(rows[["cost", "seed"]])).to_numpy()
         return rows.assign(times=rows["value"] / np.where(alone == 0, np.nan, alone))
 
+    @classmethod
+    def read(cls, path: Path, against: str | None = None) -> RunTables:
+        """Read a run folder or a file of evaluations; `against` is the method that others are compared with.
+
+        Raises:
+            SoulsGraphError: if there are no evaluations, or damaged ones, or `against` is no method of them.
+        """
+        found = read_tables(path)
+        scores = scored(found[EVALUATIONS], str(path), against)
+        return cls(found, scores, planned_units(path), sessions_of(path))
+
+    def write(self, out: Path) -> Path:
+        """Write the report into a folder and return its Markdown file; raises WriteError."""
+        report = Report(f"Continual learning: {self.scores.counted}", [*_sections(self)])
+        beside = {name: records(frame) for name, frame in self.summaries.items()}
+        values = describe_origin() | {"trained_at": self.commits, "wall_time_s": self.wall_time_s}
+        values |= {**self.scores.to_dict(), "missing": [vars(unit) for unit in self.missing], "tables": beside}
+        return report.write(out, values, self.scores.tables() | beside)
+
     @cached_property
     def summaries(self) -> dict[str, pd.DataFrame]:
         """Figures over seeds, by table."""
@@ -185,25 +204,6 @@ class RunTables:
             times = summary(self.costs, ["cost", "method"], "times", {"mean": "times_scratch"})
             made[COSTS] = made[COSTS].merge(times, on=["cost", "method"])
         return made
-
-
-def write_continual_report(folder: Path, out: Path | None = None, against: str | None = None) -> Path:
-    """Write the report of a run folder and return its Markdown file, in `report` of the folder unless `out` is given.
-
-    What the run has no table of is left out. `against` is the method that others are compared with.
-
-    Raises:
-        SoulsGraphError: if the folder holds no evaluations, or a damaged table.
-        WriteError: if the place cannot be written.
-    """
-    found = read_folder(folder)
-    out, scores = out or folder / "report", score(found[EVALUATIONS], against)
-    tables = RunTables(found, scores, planned_units(folder), sessions_of(folder))
-    report = Report(f"Continual learning: {scores.counted}", [*_sections(tables)])
-    beside = {name: records(frame) for name, frame in tables.summaries.items()}
-    values = describe_origin() | {"trained_at": tables.commits, "wall_time_s": tables.wall_time_s} | scores.to_dict()
-    values |= {"missing": [vars(unit) for unit in tables.missing], "tables": beside}
-    return report.write(out, values, scores.tables() | beside)
 
 
 def _sections(tables: RunTables) -> Iterator[Section]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,10 @@ import numpy.typing as npt
 import pandas as pd
 from rich.console import RenderableType
 
-from soulsgraph.continual.files import EVALUATIONS, SCRATCH, Trajectory, check_frame, read_results, trajectories
+from soulsgraph.continual.files import EVALUATIONS, SCRATCH, Trajectory, check_frame, trajectories
 from soulsgraph.results import metrics, statistics
-from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import difference, difference_columns, figures_of
-from soulsgraph.results.tables import Table, finite, number, seeds_text, with_interval, write_results, write_rows
+from soulsgraph.results.tables import Table, finite, number, seeds_text, with_interval
 from soulsgraph_envs.core.errors import UnknownNameError
 
 Values = npt.NDArray[np.float64]
@@ -349,17 +347,6 @@ class ContinualScores:
             "scores-tasks": self.by_task(),
         }
 
-    def save(self, folder: Path) -> None:
-        """Write `scores.json` and `scores.parquet`, and beside them differences, seeds and tasks as Parquet.
-
-        Raises:
-            WriteError: if the place cannot be written.
-        """
-        tables = self.tables()
-        for name, rows in tables.items():
-            write_rows(folder / f"{name}.parquet", finite(rows))
-        write_results(folder, "scores", finite(tables["scores"]), describe_origin() | self.to_dict())
-
 
 def _cell(row: Mapping[str, Any], figure: str = "mean") -> str:
     if row[figure] is None:
@@ -376,18 +363,8 @@ def _difference_cell(row: Mapping[str, Any] | None) -> str:
     return f"{_cell(row)}, p {p}"
 
 
-def score_file(path: Path, against: str | None = None) -> ContinualScores:
-    """Score a Parquet file of evaluations.
-
-    Raises:
-        ReadError: if the file cannot be read.
-        SoulsGraphError: if it is missing or damaged, or `against` is no method of it.
-    """
-    return _scored(read_results(path), str(path), against)
-
-
 def score(frame: pd.DataFrame, against: str | None = None) -> ContinualScores:
-    """Score evaluations: a frame with the columns of `files.TABLES`.
+    """Score evaluations, a frame as `files.check_frame` has it.
 
     Methods are compared with `against`; where none is named with `kept` if that is one, else with the one of the best
     average performance. `scratch` is scored where it has the win rates in all tasks at the end.
@@ -395,10 +372,11 @@ def score(frame: pd.DataFrame, against: str | None = None) -> ContinualScores:
     Raises:
         SoulsGraphError: naming what is wrong with the frame, or if `against` is no method of it.
     """
-    return _scored(check_frame(frame), EVALUATIONS, against)
+    return scored(check_frame(frame), EVALUATIONS, against)
 
 
-def _scored(frame: pd.DataFrame, source: str, against: str | None) -> ContinualScores:
+def scored(frame: pd.DataFrame, source: str, against: str | None) -> ContinualScores:
+    """Score evaluations that were checked; raises as `score`."""
     found = trajectories(frame, source)
     areas, notes = _areas(found)
     methods = [method for method in dict.fromkeys(one.method for one in found) if _ends(found, method)]

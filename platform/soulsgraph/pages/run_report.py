@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from soulsgraph.runs.train import Workplace
 
-#: A page is at most this large, and its video this much of it; a longer fight is cut until it fits.
-MOST_BYTES, _MOST_VIDEO_BYTES = 10_000_000, 6_000_000
+#: A video of a page is at most this large; a longer fight is cut until it fits.
+_MOST_VIDEO_BYTES = 6_000_000
 #: Seconds of the video.
 _VIDEO_S = 60.0
 
@@ -158,18 +158,12 @@ def write_run_report(path: Path, runs: Sequence[RunFolder], video: Video | None 
     """Write the page of one run or of two beside each other, with a fight of theirs.
 
     Raises:
-        SoulsGraphError: if a run's library or results are damaged, or the page would be too large.
+        SoulsGraphError: if a run's library or results are damaged.
         WriteError: if the place cannot be written.
     """
     reported = [ReportedRun(run) for run in runs]
     title = " beside ".join(one.name for one in reported)
-    text = Report(title, [*_sections(reported, video)]).to_html()
-    if len(text.encode()) > MOST_BYTES:
-        raise SoulsGraphError(
-            f"{path}: expected a page of at most {MOST_BYTES:,} bytes, found {len(text.encode()):,}; "
-            "write it of one run."
-        )
-    write_text(path, text)
+    write_text(path, Report(title, [*_sections(reported, video)]).to_html())
 
 
 def _sections(runs: Sequence[ReportedRun], video: Video | None) -> Iterator[Section]:
@@ -200,16 +194,16 @@ def _sections(runs: Sequence[ReportedRun], video: Video | None) -> Iterator[Sect
     }
     yield Section("Skill graph", ["An arrow leads from a skill to one that is trained with it frozen."], (), graphs)
     yield Section("Lineage", tables=[Table(named(one), _LINEAGE, [*_lineage(one)]) for one in runs])
-    names = dict.fromkeys(name for one in runs for name in one.settings)
-    rows = [(name, *(one.settings.get(name, "-") for one in runs)) for name in names]
-    rows = [
-        (name, *(f"**{one}**" for one in values)) if len({*values}) > 1 else (name, *values) for name, *values in rows
-    ]
-    chosen = [row for row in rows if row[1][:2] == "**" or any(_chosen(one, row[0]) for one in runs)]
+    rows = []
+    for name in dict.fromkeys(name for one in runs for name in one.settings):
+        values = [one.settings.get(name, "-") for one in runs]
+        usual = [one.preset_settings.get(name, "-") for one in runs]
+        bold = len({*values}) > 1 or values != usual
+        rows.append((name, *(f"**{value}**" if bold else value for value in values)))
+    rows.sort(key=lambda row: not row[1].startswith("**"))
     headings = ("setting", *(one.name for one in runs)) if several else ("setting", "value")
-    note = f"What differs from the preset{', or between the runs, which is bold' if several else ''}."
-    yield Section("Settings", [note if chosen else "Nothing but the preset's."], (Table("", headings, chosen),))
-    yield Section("All settings", tables=(Table("", headings, rows),))
+    note = f"What differs from the preset{' or between the runs' if several else ''} stands first and is bold."
+    yield Section("Settings", [note], [Table("", headings, rows)])
 
 
 def _headline(one: ReportedRun) -> str:
@@ -257,10 +251,6 @@ def _lineage(one: ReportedRun) -> Iterator[tuple[str, ...]]:
         name, begun = f"{card.skill} v{card.version}", training.created[:16].replace("T", " ")
         scenario, digest = scenarios[card.skill, card.version], card.digest[:12]
         yield name, scenario, _learned(card), str(training.seed), upstream, parent, begun, digest
-
-
-def _chosen(one: ReportedRun, name: str) -> bool:
-    return name in one.settings and one.settings[name] != one.preset_settings.get(name, "-")
 
 
 def fight_video(runs: Sequence[RunFolder], gif: bool = False) -> Video:

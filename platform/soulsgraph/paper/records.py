@@ -261,8 +261,6 @@ CONTRASTS = (
     (MID, LONG),
     (FINE_TUNED, MID),
 )
-#: Rows that variants of an ablation are compared by.
-ABLATION_ROWS = (BOTH, MID, FINE_TUNED)
 
 #: Median win rates in percent.
 ROW_RANGES = {

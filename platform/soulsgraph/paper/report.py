@@ -1,7 +1,4 @@
-"""The report of a reproduction: the paper's table, expected ranges, measures, figures, and how it was made.
-
-Beside its win rates stand those that earlier reports hold of other seeds.
-"""
+"""The report of a reproduction: the paper's table, expected ranges, measures, figures, and how it was made."""
 
 from __future__ import annotations
 
@@ -17,96 +14,28 @@ from matplotlib.figure import Figure
 from soulsgraph.pages.report import Report, Section
 from soulsgraph.paper import figures, records
 from soulsgraph.paper.records import Reproduction, SettingRates, load_reproductions
-from soulsgraph.paper.study import REFERENCE, TABLE_1_PARTS, Records
+from soulsgraph.paper.study import TABLE_1_PARTS, Records
 from soulsgraph.results import statistics
 from soulsgraph.results.seeds import (
     FIGURE_HEADINGS,
-    difference,
     difference_columns,
     figure_cells,
     figures_of,
     interval_cell,
     mean_text,
 )
-from soulsgraph.results.statistics import Interval, WinRate
-from soulsgraph.results.tables import Table, number, read_rows
+from soulsgraph.results.statistics import WinRate
+from soulsgraph.results.tables import Table, number
 from soulsgraph.runs.evaluate import TABLE_1
-from soulsgraph_envs.core.errors import SoulsGraphError
 
 Row = Mapping[str, Any]
 
-#: Rows whose adjusted p value lies below this differ between the two groups of seeds.
-SIGNIFICANCE = 0.05
 
-
-def load_earlier(reports: Sequence[Path]) -> Mapping[str, Reproduction]:
-    """Read the win rates of every seed from the folders of earlier reports, by the reproductions' names.
-
-    Seeds of one name are pooled, whichever report they are from.
-
-    Raises:
-        SoulsGraphError: if a folder holds no table of seeds, or two hold the same seed.
-    """
-    rows: dict[str, Records] = {}
-    for report in reports:
-        # Scripted references have no training seed.
-        trained = [row for row in read_rows(report / "tables" / "seeds.parquet") if row["part"] != REFERENCE]
-        for name in {row["reproduction"] for row in trained}:
-            own = [row for row in trained if row["reproduction"] == name]
-            known = {(row["label"], row["seed"]) for row in rows.get(name, [])}
-            if shared := sorted({row["seed"] for row in own if (row["label"], row["seed"]) in known}):
-                found = ", ".join(map(str, shared))
-                raise SoulsGraphError(f"{report}: {name}: expected seeds of its own, found {found} in another report.")
-            rows[name] = [*rows.get(name, []), *own]
-    return {name: Reproduction(name, rows=own) for name, own in rows.items()}
-
-
-def agreement_rows(reproductions: Sequence[Reproduction], earlier: Mapping[str, Reproduction]) -> Records:
-    """Return each row of Table 1 on these seeds and on the earlier ones, and whether they differ.
-
-    Two-sided Mann-Whitney tests over seeds, which share no value but ties; Holm's adjustment within a reproduction.
-
-    Raises:
-        SoulsGraphError: if a seed is in both.
-    """
-    rows: Records = []
-    for item in (item for item in reproductions if item.name in earlier):
-        before = earlier[item.name].setting
-        compared = [
-            _compare(item.name, label, setting.spread, before[label].spread)
-            for label, setting in item.setting.items()
-            if label in before
-        ]
-        adjusted = statistics.holm([row["p"] for row in compared])
-        rows += [
-            {**row, "adjusted_p": p, "agree": p >= SIGNIFICANCE} for row, p in zip(compared, adjusted, strict=True)
-        ]
-    return rows
-
-
-def _compare(name: str, label: str, these: pd.Series, earlier: pd.Series) -> dict[str, Any]:
-    if len(shared := these.index.intersection(earlier.index)):
-        found = ", ".join(map(str, shared))
-        raise SoulsGraphError(f"{name}: expected seeds that the earlier report lacks, found {found} in both.")
-    p = statistics.rank_test(these, earlier)
-    apart = statistics.welch_interval(these, earlier).columns("difference_")
-    mean = {"difference": float(these.mean() - earlier.mean()), **apart}
-    return {"reproduction": name, "label": label, **_group("", these), **_group("earlier_", earlier), **mean, "p": p}
-
-
-def _group(prefix: str, spread: pd.Series) -> dict[str, Any]:
-    ends = Interval(float(spread.min()), float(spread.max())).columns(prefix)
-    return figures_of(spread, {name: prefix + name for name in ("seeds", "median")}) | ends
-
-
-def report_tables(
-    reproductions: Sequence[Reproduction], variants: Sequence[Reproduction], earlier: Mapping[str, Reproduction]
-) -> dict[str, Records]:
+def report_tables(reproductions: Sequence[Reproduction]) -> dict[str, Records]:
     """Return the tables for machines by name; win rates are in percent.
 
     Every setting with its figures over seeds and the paper's with its intervals; every seed with its own interval;
-    every expected range with the value found; measures; differences within and between reproductions; the ablation;
-    agreement with earlier seeds.
+    every expected range with the value found; measures; differences within a reproduction, and from the first one.
     """
     settings = [(item.name, _place(setting), setting) for item in reproductions for setting in item.settings]
     tables: dict[str, Records] = {
@@ -132,8 +61,6 @@ def report_tables(
         ],
         "differences": [row for item in reproductions for row in _contrast_rows(item)],
         "comparison": [row for item in reproductions[1:] for row in _comparison_rows(reproductions[0], item)],
-        "ablation": _ablation_rows(variants),
-        "agreement": agreement_rows(reproductions, earlier),
     }
     return tables
 
@@ -166,7 +93,7 @@ def _contrast_rows(reproduction: Reproduction) -> Records:
 
 
 def _comparison_rows(reference: Reproduction, item: Reproduction) -> Records:
-    """Return the differences of a further reproduction from the first.
+    """Return the differences of a further reproduction from the first: paired by seed, of other seeds Welch's.
 
     `overlap` is whether the t intervals of the two means overlap, None if one has a single seed.
     """
@@ -175,36 +102,11 @@ def _comparison_rows(reference: Reproduction, item: Reproduction) -> Records:
         mine, first = item.setting[label].spread, reference.setting[label].spread
         several = min(len(mine), len(first)) > 1
         overlap = statistics.mean_interval(mine).overlaps(statistics.mean_interval(first)) if several else None
-        names = {"reproduction": item.name, "from": reference.name, "label": label, "overlap": overlap}
-        rows.append({**names, **difference_columns(mine, first)})
-    return rows
-
-
-def _ablation_rows(variants: Sequence[Reproduction]) -> Records:
-    """Return each variant's median and deviation in the rows that matter, and one score over all of them.
-
-    The score is the interquartile mean over seeds and rows with its stratified bootstrap interval; its
-    difference is that of each seed's mean over the rows from the first variant's, paired by seed.
-    """
-    rows: Records = []
-    reference = None
-    for variant in variants:
-        known = [label for label in records.ABLATION_ROWS if label in variant.setting]
-        scores = pd.concat([variant.rates(label) for label in records.ABLATION_ROWS], axis=1, join="inner").sort_index()
-        row: dict[str, Any] = {"variant": variant.name, "seeds": len(scores)}
-        for label in known:
-            names = {"median": f"{label}: median", "deviation": f"{label}: deviation"}
-            figures_over = figures_of(variant.rates(label), names)
-            row |= {name: figures_over[name] for name in names.values()}
-        if len(scores):
-            row |= {
-                "score": statistics.interquartile_mean(scores),
-                **statistics.interquartile_mean_interval(scores).columns("score_"),
-            }
-        if reference is not None and len(apart := difference(scores.mean(axis=1), reference)):
-            row |= figures_of(apart, {"mean": "difference"})
-        reference = scores.mean(axis=1) if reference is None and len(scores) else reference
-        rows.append(row)
+        columns = difference_columns(mine, first)
+        if not columns["seeds"]:
+            apart = statistics.welch_interval(mine, first).columns("mean_")
+            columns |= {"mean": float(mine.mean() - first.mean()), **apart}
+        rows.append({"reproduction": item.name, "from": reference.name, "label": label, "overlap": overlap} | columns)
     return rows
 
 
@@ -233,32 +135,22 @@ _COMPUTED = """\
 - A seed collapses in fine-tuning when its fine-tuned win rate lies below its own zero-shot one."""
 
 
-def write_report(
-    folders: Sequence[Path], out: Path, variants: Sequence[Path] = (), earlier: Sequence[Path] = ()
-) -> Path:
-    """Write the report of one or several reproductions and return its Markdown file.
-
-    `variants` become the rows of the ablation table, the first being the reference; `earlier` are folders of reports
-    on other seeds to compare with, pooled. Whatever was not recorded is left out.
+def write_report(folders: Sequence[Path], out: Path) -> Path:
+    """Write the report of one or several reproductions and return its Markdown file; what was not recorded is left out.
 
     Raises:
-        SoulsGraphError: if a folder holds no records, or some that are damaged, or shares a seed with `earlier`.
+        SoulsGraphError: if a folder holds no records.
         WriteError: if the place cannot be written.
     """
-    reproductions, ablated = load_reproductions(folders), load_reproductions(variants)
-    tables = report_tables(reproductions, ablated, load_earlier(earlier))
+    reproductions = load_reproductions(folders)
+    tables = report_tables(reproductions)
     kept = {name: rows for name, rows in tables.items() if rows}
-    described = {
-        kind: {item.name: {"seeds": item.seeds, **item.description} for item in items}
-        for kind, items in (("reproductions", reproductions), ("variants", ablated))
-    }
-    report = Report("The paper's results, reproduced", [*_sections(reproductions, ablated, tables)])
-    return report.write(out, {**described, "tables": kept}, kept)
+    described = {item.name: {"seeds": item.seeds, **item.description} for item in reproductions}
+    report = Report("The paper's results, reproduced", [*_sections(reproductions, tables)])
+    return report.write(out, {"reproductions": described, "tables": kept}, kept)
 
 
-def _sections(
-    reproductions: Sequence[Reproduction], ablated: Sequence[Reproduction], tables: Mapping[str, Records]
-) -> Iterator[Section]:
+def _sections(reproductions: Sequence[Reproduction], tables: Mapping[str, Records]) -> Iterator[Section]:
     def of(item: Reproduction, table: str) -> Records:
         return [row for row in tables[table] if row["reproduction"] == item.name]
 
@@ -272,7 +164,6 @@ def _sections(
     }
     lines = [f"- {title}: {'; '.join(rows) or 'nothing'}" for title, rows in outside.items()]
     yield Section("Outside the expected range", (_ABOUT, "\n".join(lines)))
-    yield Section("Beside earlier seeds", tables=(_agreement_table(tables["agreement"]),))
     yield Section(
         "Table 1",
         tables=[
@@ -309,34 +200,11 @@ def _sections(
     yield Section("Expected ranges and differences", tables=ranges)
     measured = [table for item in reproductions for table in _measured(item, of(item, "settings"))]
     yield Section("Measures and controls", tables=measured)
-    yield Section("Ablation", tables=(_ablation_table(tables["ablation"]),))
-    names = {item.name for item in reproductions}
-    made = [*reproductions, *(item for item in ablated if item.name not in names)]
     yield Section(
         "Seeds, versions, machine and time",
-        tables=[Table(f"How {item.title} was made", ("what", "value"), _origin(item)) for item in made],
+        tables=[Table(f"How {item.title} was made", ("what", "value"), _origin(item)) for item in reproductions],
     )
     yield Section("How the figures are computed", (_COMPUTED,))
-
-
-def _agreement_table(rows: Records) -> Table:
-    cells = []
-    for row in rows:
-        groups = [
-            f"{number(median)} ({number(low)} to {number(high)}), {seeds}"
-            for of in ("", "earlier_")
-            for median, low, high, seeds in [[row[of + name] for name in ("median", "low", "high", "seeds")]]
-        ]
-        apart = "{difference:+.1f} ({difference_low:+.1f} to {difference_high:+.1f})".format(**row)
-        verdict = "agree" if row["agree"] else "**differ**"
-        cells.append((row["label"], row["reproduction"], *groups, apart, number(row["adjusted_p"], 3), verdict))
-    headings = ("row", "preset", "these seeds", "earlier seeds", "difference", "adjusted p", "the two groups")
-    note = (
-        "Win rates in %: median (lowest to highest seed), number of seeds; the groups share no seed. The difference is "
-        "that of the means in points, with Welch's t interval. Two-sided Mann-Whitney tests, Holm's adjustment over "
-        f"the rows of a preset, {SIGNIFICANCE} as the limit."
-    )
-    return Table("", headings, cells, note)
 
 
 def _table_1(item: Reproduction, rows: Records) -> Iterator[Table]:
@@ -367,7 +235,7 @@ _DIFFERENCE = ("points (t interval)", "seeds above / below")
 def _difference_cells(row: Row) -> tuple[str, str]:
     """Return what `difference_columns` has."""
     if not row["seeds"]:
-        return "no shared seed", ""
+        return interval_cell(row, "mean"), "no shared seed"
     return interval_cell(row, "mean"), f"{row['seeds_above']} / {row['seeds_below']} of {row['seeds']}"
 
 
@@ -386,7 +254,7 @@ def _beside(reproductions: Sequence[Reproduction], comparison: Records) -> Itera
         for row in comparison
     ]
     headings = ("row", "difference", *_DIFFERENCE, "t intervals of the means")
-    yield Table("Differences, paired by seed", headings, cells)
+    yield Table("Differences, paired by seed; of other seeds with Welch's interval", headings, cells)
 
 
 def _measured(item: Reproduction, settings: Records) -> Iterator[Table]:
@@ -427,24 +295,6 @@ def _spreads(title: str, what: str, spreads: Mapping[str, pd.Series]) -> Table:
         each = ", ".join(number(value, digits) for value in spread)
         rows.append((name, *figure_cells(figures_of(spread), digits), each))
     return Table(title, (what, *FIGURE_HEADINGS, "each seed"), rows)
-
-
-def _ablation_table(rows: Records) -> Table:
-    cells = []
-    for row in rows:
-        medians = [
-            f"{number(row[f'{label}: median'])} ({number(row[f'{label}: deviation'])})"
-            if f"{label}: median" in row
-            else ""
-            for label in records.ABLATION_ROWS
-        ]
-        scores = [interval_cell(row, name) for name in ("score", "difference")]
-        cells.append((row["variant"], str(row["seeds"]), *medians, *scores))
-    headings = (
-        "variant", "seeds", *records.ABLATION_ROWS, "interquartile mean of all", "difference from the first"
-    )  # fmt: skip
-    note = "Win rates in %: median over seeds (standard deviation); intervals are 95 %."
-    return Table("", headings, cells, note)
 
 
 def _origin(reproduction: Reproduction) -> list[tuple[str, str]]:

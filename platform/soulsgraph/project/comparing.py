@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import difference, mean_text, seed_values
-from soulsgraph.results.tables import markdown_table, number, write_results
+from soulsgraph.results.tables import Table, number
 from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
 from soulsgraph.runs.progress import Supervisor
@@ -84,8 +85,8 @@ class GraphFolder(StudyFolder[GraphStudy]):
         check_same(run := RunFolder.open(path), plan)
         return run
 
-    def compared(self) -> tuple[dict[str, Any], list[tuple[str, ...]]]:
-        """Write comparison.json, comparison.parquet (a row an agent) and comparison.md; return values and table.
+    def write_report(self, out: Path) -> tuple[dict[str, Any], Table, Path]:
+        """Write the report of the agents so far into a folder; return its values, its table and its Markdown file.
 
         The table has a row a graph: rates in percent, means with Student's 95 % interval, and the difference from the
         first graph, taken by seed.
@@ -93,10 +94,15 @@ class GraphFolder(StudyFolder[GraphStudy]):
         Raises:
             WriteError: if the folder cannot be written.
         """
+        # Imported here: it takes a moment, and a plan needs none.
+        from soulsgraph.pages.report import Report, Section
+        from soulsgraph.results.figures import draw_settings
+
         plan, frame = self.plan.plan, pd.read_parquet(self.path / self.tables / f"{_AGENTS}.parquet")
-        rates = {str(graph): 100.0 * seed_values(own, "rate") for graph, own in frame.groupby("graph", sort=False)}
+        frame = frame.assign(percent=100.0 * frame["rate"])
+        rates = {str(graph): seed_values(own, "percent") for graph, own in frame.groupby("graph", sort=False)}
         seconds, first = frame.groupby("graph")["seconds"].mean(), rates[self.plan.graphs[0]]
-        rows: list[tuple[str, ...]] = [
+        rows = [
             (
                 graph,
                 str(len(rate)),
@@ -107,12 +113,15 @@ class GraphFolder(StudyFolder[GraphStudy]):
             )
             for graph, rate in rates.items()
         ]
+        table, agents = Table("", HEADINGS, rows), frame.drop(columns="percent").to_dict("records")
         common = {name: getattr(plan, name) for name in ("preset", "scale", "episodes")}
         fight = {"scenario": slug(plan.scenario), "scenario_digest": scenario_digest(plan.scenario)}
-        agents = frame.to_dict("records")
         values = {**fight, **common, **describe_origin(), "agents": agents}
-        write_results(self.path, "comparison", agents, values, markdown_table(HEADINGS, rows))
-        return values, rows
+        note = "Win rates in %, with Student's 95 % interval over seeds; differences are taken within each seed."
+        drawn = draw_settings(frame, ["graph"], "percent", "win rate, %")
+        title = f"Graphs in {slug(plan.scenario)}, {plan.episodes} episodes a seed"
+        report = Report(title, [Section("", [note], [table], {"graphs.png": drawn})])
+        return values, table, report.write(out, values, {_AGENTS: agents})
 
 
 def train_agent(folder: GraphFolder, graph: str, seed: int, supervisor: Supervisor) -> Tables:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from soulsgraph.recordings.check import check_small
-from soulsgraph.recordings.files import Recording, read_recording
+from soulsgraph.recordings.files import Recording
 from soulsgraph.recordings.format import CONTROLS, MEASURED, READINGS, Header
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
@@ -31,98 +29,70 @@ _SELDOM = 10
 _SHOWN = 12
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """What fights hold for `calibrate`: their number and seconds, and how often each move of the boss was seen.
-
-    `obstacles` say why `calibrate` refuses them, `missing` are columns without which something is guessed.
-    """
-
-    fights: int
-    seconds: float
-    moves: Mapping[str, int]
-    obstacles: tuple[str, ...]
-    missing: tuple[str, ...]
-
-    @classmethod
-    def of(cls, paths: Iterable[Path]) -> Coverage:
-        """Look the fights of files over, but for those that are damaged."""
-        count = CoverageCount()
-        for path in paths:
-            with suppress(SoulsGraphError):
-                count.add(read_recording(path))
-        return count.coverage
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return {
-            "fights": self.fights,
-            "seconds": self.seconds,
-            "moves": dict(self.moves),
-            "obstacles": list(self.obstacles),
-            "missing": list(self.missing),
-        }
-
-    def lines(self) -> Iterator[str]:
-        """Yield what a person should know before `calibrate`; nothing of no fight."""
-        if not self.fights:
-            return
-        found = f"{self.fights} fights of {self.seconds / 60.0:.1f} minutes"
-        yield f"for calibrate: {found}, {'; '.join(self.obstacles) or 'of one kind'}"
-        if self.missing:
-            yield f"missing in some, so that it is guessed: {', '.join(self.missing)}"
-        if self.moves:
-            seen = [f"{name} {count}" for name, count in self.moves.items()]
-            more = [f"{len(seen) - _SHOWN} others"] if len(seen) > _SHOWN else []
-            yield f"moves seen: {', '.join([*seen[:_SHOWN], *more])}"
-        if seldom := sum(count < _SELDOM for count in self.moves.values()):
-            yield f"{seldom} of {len(self.moves)} moves were seen less than {_SELDOM} times: record more"
-
-
 @dataclass
-class CoverageCount:
-    """What was found in the fights so far."""
+class Coverage:
+    """What fights hold for `calibrate`: their headers, and how often each move of the boss was seen."""
 
     headers: list[Header] = field(default_factory=list)
-    lacking: Counter[str] = field(default_factory=Counter)
-    phases: set[int] = field(default_factory=set)
     moves: Counter[str] = field(default_factory=Counter)
+    _lacking: Counter[str] = field(default_factory=Counter)
+    _phases: set[int] = field(default_factory=set)
     _bosses: dict[str, _Moves] = field(default_factory=dict)
 
     def add(self, recording: Recording) -> None:
         """Count one more fight."""
         header, table = recording.header, recording.table
         self.headers.append(header)
-        self.lacking.update(name for name in (*_NEEDED, *_HELPFUL) if table.column(name).null_count == len(table))
-        self.phases |= {*table.column("phase").unique().drop_null().to_pylist()}
+        self._lacking.update(name for name in (*_NEEDED, *_HELPFUL) if table.column(name).null_count == len(table))
+        self._phases |= {*table.column("phase").unique().drop_null().to_pylist()}
         if header.scenario not in self._bosses:
             self._bosses[header.scenario] = _Moves(header.scenario)
         self.moves.update(self._bosses[header.scenario].begun(recording))
 
     @property
-    def coverage(self) -> Coverage:
-        """What the fights so far hold."""
-        seconds = sum(header.result.seconds for header in self.headers)
-        missing = tuple(name for name in _HELPFUL if self.lacking[name])
-        return Coverage(len(self.headers), seconds, dict(self.moves.most_common()), tuple(self.obstacles()), missing)
+    def missing(self) -> list[str]:
+        """The columns that a fight lacks, so that something is guessed."""
+        return [name for name in _HELPFUL if self._lacking[name]]
 
-    def obstacles(self) -> Iterator[str]:
-        """Yield why these fights cannot be calibrated from as they are."""
-        if len(self.headers) < FEWEST_FIGHTS:
-            yield f"at least {FEWEST_FIGHTS} are needed"
+    @property
+    def obstacles(self) -> list[str]:
+        """Why `calibrate` refuses these fights as they are."""
+        found = [] if len(self.headers) >= FEWEST_FIGHTS else [f"at least {FEWEST_FIGHTS} are needed"]
         for name, several in ALIKE.items():
             values = sorted({str(getattr(header, name)) for header in self.headers})
             if len(values) > 1:
-                yield f"{several} mixed: {', '.join(value or 'unknown' for value in values)}"
-        if len(self.phases) > 1:
-            yield f"phases mixed: {', '.join(map(str, sorted(self.phases)))}"
+                found.append(f"{several} mixed: {', '.join(value or 'unknown' for value in values)}")
+        if len(self._phases) > 1:
+            found.append(f"phases mixed: {', '.join(map(str, sorted(self._phases)))}")
         sources = Counter(str(header.source) for header in self.headers)
-        for source, what in (("fleet", "of a fleet's journal, with a row a decision"), ("simulator", "simulated")):
-            if sources[source]:
-                yield f"{sources[source]} {what}"
-        if absent := [name for name in _NEEDED if self.lacking[name]]:
+        kinds = {"fleet": "of a fleet's journal, with a row a decision", "simulator": "simulated"}
+        found += [f"{sources[source]} {what}" for source, what in kinds.items() if sources[source]]
+        if absent := [name for name in _NEEDED if self._lacking[name]]:
             more = f" and {len(absent) - _SHOWN} others" if len(absent) > _SHOWN else ""
-            yield f"without {', '.join(absent[:_SHOWN])}{more}"
+            found.append(f"without {', '.join(absent[:_SHOWN])}{more}")
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        seconds = sum(header.result.seconds for header in self.headers)
+        whole = {"fights": len(self.headers), "seconds": seconds, "moves": dict(self.moves.most_common())}
+        return {**whole, "obstacles": self.obstacles, "missing": self.missing}
+
+    def lines(self) -> Iterator[str]:
+        """Yield what a person should know before `calibrate`; nothing of no fight."""
+        if not self.headers:
+            return
+        minutes = sum(header.result.seconds for header in self.headers) / 60.0
+        kind = "; ".join(self.obstacles) or "of one kind"
+        yield f"for calibrate: {len(self.headers)} fights of {minutes:.1f} minutes, {kind}"
+        if self.missing:
+            yield f"missing in some, so that it is guessed: {', '.join(self.missing)}"
+        if self.moves:
+            seen = [f"{name} {count}" for name, count in self.moves.most_common()]
+            more = [f"{len(seen) - _SHOWN} others"] if len(seen) > _SHOWN else []
+            yield f"moves seen: {', '.join([*seen[:_SHOWN], *more])}"
+        if seldom := sum(count < _SELDOM for count in self.moves.values()):
+            yield f"{seldom} of {len(self.moves)} moves were seen less than {_SELDOM} times: record more"
 
 
 class _Moves:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
 from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +18,6 @@ import pyarrow.parquet as pq
 
 from soulsgraph.recordings.format import (
     CONTROLS,
-    DIGEST_KEY,
     FORMAT,
     FORMAT_VERSION,
     HEADER_KEY,
@@ -27,7 +25,6 @@ from soulsgraph.recordings.format import (
     SEEN,
     Ground,
     Header,
-    columns,
     schema_of,
 )
 from soulsgraph.results.tables import opened_parquet
@@ -56,8 +53,8 @@ class RecordingError(SoulsGraphError):
         super().__init__(f"{path}: expected {expected}, found {found}", remedy)
 
 
-def write_table(folder: Path, header: Header, table: pa.Table) -> Path:
-    """Write a fight as `<fight>.parquet` into a folder, and return its path.
+def write_table(folder: Path, header: Header, known: Mapping[str, Any]) -> Path:
+    """Write a fight as `<fight>.parquet` into a folder and return its path; columns that are not `known` have no value.
 
     Raises:
         RecordingError: if the fight's name cannot be a file's, or a file of that name is there.
@@ -65,8 +62,10 @@ def write_table(folder: Path, header: Header, table: pa.Table) -> Path:
     """
     check_new(folder, header)
     path = free_path(folder, header.fight)
-    text = to_json(to_table(header))
-    metadata = {HEADER_KEY: text.encode(), DIGEST_KEY: _digest(text)}
+    schema, rows = schema_of(header), header.result.steps + 1
+    filled = {one.name: known[one.name] if one.name in known else pa.nulls(rows, one.type) for one in schema}
+    table = pa.table(filled, schema=schema)
+    metadata = {HEADER_KEY: to_json(to_table(header)).encode()}
     try:
         with whole_file(path, replace=False) as temporary, temporary.open("wb") as file:
             written = table.replace_schema_metadata(metadata)
@@ -85,54 +84,8 @@ def check_new(folder: Path, header: Header) -> None:
         SoulsGraphError: naming the field, or the file that is there.
     """
     free_path(folder, header.fight)
-    check_columns(folder, header)
     check_fields(header)
     _check_header(Where(None, remedy="choose another name"), header)
-
-
-def check_columns(folder: Path, header: Header) -> None:
-    """Refuse a fight whose columns are others than those of the fights in a folder.
-
-    Tools that read a folder as one table take the first file's columns, and drop the others without a word.
-
-    Raises:
-        RecordingError: naming a fight that is there, and a column that only one of the two has.
-    """
-    if (differing := _differing(folder, header)) is not None:
-        raise RecordingError(
-            folder,
-            f"fights with the columns of this one of {header.player}",
-            "{}, whose {} is another or missing".format(*differing),
-            "choose another folder: tools that read one as a table drop what its first file lacks",
-        )
-
-
-def folder_for(folder: Path, header: Header, name: str) -> Path:
-    """Return the folder for a series of fights: `folder`, or one in it of this name, if other columns are there.
-
-    Raises:
-        RecordingError: as `check_columns`, if there are fights of yet other columns in that one.
-    """
-    if _differing(folder, header) is None:
-        return folder
-    check_columns(folder / name, header)
-    return folder / name
-
-
-def _differing(folder: Path, header: Header) -> tuple[str, str] | None:
-    """Return a fight of a folder and a column that only it or a new fight has, or of another type; None for none."""
-    if (other := _first_readable(folder)) is None:
-        return None
-    own, there = ({column.name: column.type for column in columns(one)} for one in (header, other))
-    different = [name for name in {**own, **there} if own.get(name) != there.get(name)]
-    return (other.fight, different[0]) if different else None
-
-
-def _first_readable(folder: Path) -> Header | None:
-    for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
-        with suppress(SoulsGraphError):
-            return read_header(path)
-    return None
 
 
 def free_path(folder: Path, fight: str) -> Path:
@@ -168,10 +121,6 @@ def _path_of(folder: Path, fight: str) -> Path:
     return folder / f"{fight}{SUFFIX}"
 
 
-def _digest(text: str) -> bytes:
-    return sha256(text.encode()).hexdigest().encode()
-
-
 def recording_files(folder: Path) -> list[Path]:
     """Return the Parquet files of a folder and of those in it, or the one file named, in the order of their names.
 
@@ -187,7 +136,7 @@ def recording_files(folder: Path) -> list[Path]:
 
 
 def _files_of(folder: Path) -> list[Path]:
-    # Fights of other columns lie in folders of their own.
+    # A journal's fights lie in a folder for each skill.
     files = [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*/*{SUFFIX}")]
     return sorted(files, key=lambda path: path.relative_to(folder).parts)
 
@@ -239,11 +188,8 @@ def _header_of(path: Path, file: pq.ParquetFile) -> Header:
     metadata = file.schema_arrow.metadata or {}
     if HEADER_KEY not in metadata:
         raise RecordingError(path, "a recorded fight", "a Parquet file of something else", "move it elsewhere")
-    text = metadata[HEADER_KEY]
-    if metadata.get(DIGEST_KEY) != _digest(text.decode()):
-        raise RecordingError(path, "the header that was written", "another one")
     where = Where(path, remedy="record the fight again")
-    values = parse(text.decode(), "JSON", where)
+    values = parse(metadata[HEADER_KEY].decode(), "JSON", where)
     found = (values.get("format"), values.get("format_version")) if isinstance(values, dict) else None
     where.demand(found == (FORMAT, FORMAT_VERSION), f"a header of format {FORMAT!r} {FORMAT_VERSION}", found)
     header = validate(Header, values, where)

@@ -241,8 +241,8 @@ def make_header(
     )
 
 
-#: Key of the header among the file's metadata, and of the digest over header and columns.
-HEADER_KEY, DIGEST_KEY = b"soulsgraph_fight", b"soulsgraph_digest"
+#: Key of the header among the file's metadata.
+HEADER_KEY = b"soulsgraph_fight"
 _UNIT, _MEANING = b"unit", b"description"
 
 

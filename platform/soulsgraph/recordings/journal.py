@@ -9,29 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from soulsgraph.recordings.files import RecordingError, is_written, write_table
-from soulsgraph.recordings.format import (
-    CONTROLS,
-    Header,
-    Identity,
-    PlayedSkill,
-    Result,
-    make_header,
-    run_name,
-    schema_of,
-)
-from soulsgraph.recordings.recording import (
-    NOTHING_SEEN,
-    Columns,
-    at_rows,
-    fixed_lists,
-    key_columns,
-    reading_columns,
-    seen_columns,
-    unmeasured_columns,
-)
+from soulsgraph.recordings.format import Header, Identity, PlayedSkill, Result, make_header, run_name
+from soulsgraph.recordings.recording import Columns, at_rows, fixed_lists, key_columns, reading_columns
 from soulsgraph.runs.lineage import cards_by_stage, cards_of, key_of_cards, own_stages, stage_key, stage_of, unfinished
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
@@ -39,9 +20,9 @@ from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns, read_moments
 from soulsgraph_clusters.fleet.protocol.task import StageTask, digests_of_skills
 from soulsgraph_clusters.fleet.store import FILE, Journal, StoredChunk
-from soulsgraph_envs.combat.rollout import Episodes, Flags, Floats, Integers, outcome_of
+from soulsgraph_envs.combat.rollout import Episodes, Flags, Integers, outcome_of
 from soulsgraph_envs.core.files import slug
-from soulsgraph_envs.core.state import RAW_SIZE, Column, Raw, RawValues
+from soulsgraph_envs.core.state import Column, Raw
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.agents.projects import ProjectDigest
 from soulsgraph_policies.learning.sampler import Transitions
@@ -217,8 +198,7 @@ def _write(header: Header, skill: Skill, folder: Path, whole: _Open, ended: Epis
     own = folder / skill.name
     if is_written(own, header, ("origin",)):
         return None
-    columns = _columns(header, versions, skill, transitions)
-    return write_table(own, header, pa.table(columns, schema=schema_of(header)))
+    return write_table(own, header, _columns(header, versions, skill, transitions))
 
 
 def _result(header: Header, transitions: Transitions, ended: Episodes) -> Result:
@@ -239,28 +219,18 @@ def _columns(header: Header, versions: Integers, skill: Skill, transitions: Tran
     ticks = np.concatenate([[0], np.cumsum(transitions.ticks)])
     # The end of the fight may have cut the last decision.
     ticks[-1] = max(min(ticks[-1], header.result.ticks), ticks[-2] + 1)
+    read = {
+        _AS_READ[column]: observed[:, index].astype(np.float64)
+        for index, (column, indicated) in enumerate(skill.observation.values)
+        if indicated < 0 and column in _AS_READ
+    }
     places, last, of = np.arange(count), np.arange(count + 1) == count, skill.name
-    unknown = pa.nulls(count + 1)
     return {
         **key_columns(header, ticks),
-        **reading_columns(_readings(skill, observed)),
-        **unmeasured_columns(count + 1),
-        **seen_columns([NOTHING_SEEN] * (count + 1)),
-        **{column.name: unknown.cast(column.type) for column in CONTROLS.values()},
+        **reading_columns(read),
         f"{of}/version": np.append(versions, versions[-1]).astype(np.int32),
         f"{of}/decides": ~last,
         f"{of}/action": np.append(transitions.actions, -1).astype(np.int16),
-        f"{of}/random": unknown.cast(pa.bool_()),
         f"{of}/observation": fixed_lists(observed),
         f"{of}/reward": at_rows(transitions.rewards, places, count + 1),
-        **{f"{of}/term/{term}": unknown.cast(pa.float32()) for term in skill.reward.names},
     }
-
-
-def _readings(skill: Skill, observed: Floats) -> RawValues:
-    """Return the raw values (rows, 25) that the skill observes as they are, NaN for the others."""
-    raws = np.full((len(observed), RAW_SIZE), np.nan)
-    for index, (column, indicated) in enumerate(skill.observation.values):
-        if indicated < 0 and column in _AS_READ:
-            raws[:, _AS_READ[column]] = observed[:, index]
-    return raws

@@ -5,8 +5,7 @@ A `FightRecorder` adds tick after tick to a `FightWriter`, and the whole file ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import isfinite, nan
@@ -19,10 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from soulsgraph.recordings.clock import measured_clock
-from soulsgraph.recordings.files import RecordingError, check_new, folder_for, is_written, write_table
+from soulsgraph.recordings.files import check_new, is_written, write_table
 from soulsgraph.recordings.format import (
     CONTROLS,
-    MEASURED,
     READINGS,
     SEEN,
     SIMULATOR,
@@ -34,7 +32,6 @@ from soulsgraph.recordings.format import (
     Result,
     make_header,
     run_name,
-    schema_of,
 )
 from soulsgraph.runs.evaluate import PlayedGame, Setting, load_artifacts, make_agent, play_in_games
 from soulsgraph.runs.run_folder import RunFolder
@@ -43,7 +40,7 @@ from soulsgraph_envs.combat.probe import Focus, Probe
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Floats, Integers, Outcome, Rollout, outcome_of
 from soulsgraph_envs.combat.scripted import DelayedScript, OracleDodge, OracleFight, Script, engaging
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import FileLock, HeldError, LockError, make_folder, slug, writing
+from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.game import Game, LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.seeds import Seeds
@@ -147,11 +144,6 @@ class Fighter:
 
     def fight(self, seed: int, source: Origins = "simulator") -> str:
         """Return the name of its fight from a seed: another for every other way in which it can be asked to fight."""
-        # A file that begins with a dash is an option to every other program, and one with a dot is hidden.
-        return f"{self.series(source)}-{seed:016x}".lstrip("-.")
-
-    def series(self, source: Origins) -> str:
-        """Return what the names of its fights in the simulator or in games have in common."""
         ways = []
         if self.agent.scenario.start != load_scenario(self.scenario).start:
             ways.append(_short(self.agent.scenario.start))
@@ -164,7 +156,8 @@ class Fighter:
         ways += [f"delay{self.delay}"] if self.delay else []
         ways += [f"after{self.after}"] if self.after else []
         ways += ["games"] if source == "game" else []
-        return "-".join(ways).lstrip("-.")
+        # A file that begins with a dash is an option to every other program, and one with a dot is hidden.
+        return "-".join([*ways, f"{seed:016x}"]).lstrip("-.")
 
 
 def _short(name: str, longest: int = _SHORT) -> str:
@@ -187,19 +180,16 @@ def _played(skill: Skill, agent: Agent, version: int = -1, digest: str = "") -> 
 def record(fighter: Fighter, seeds: Seeds, folder: Path, on_written: OnWritten | None = None) -> int:
     """Play one fight a seed in the simulator, and write each as a file of a folder as it ends.
 
-    Fights that are there already are not played; return how many those are. In a folder of fights with other columns
-    they are written into one of their own.
+    Fights that are there already are not played; return how many those are.
 
     Raises:
-        RecordingError: if a file of that name holds another fight, or another process records the same; nothing is
-            played then.
+        RecordingError: if a file of that name holds another fight; nothing is played then.
         WriteError: if the place cannot be written.
     """
-    with _alone(fighter, folder, "simulator"):
-        left, place = _not_written(fighter, seeds, folder, "simulator")
-        recorder = FightRecorder(fighter, place, on_written, fighter.header("simulator"))
-        if len(left):
-            recorder.rollout(make_game()).play(left)
+    left = _not_written(fighter, seeds, folder, "simulator")
+    recorder = FightRecorder(fighter, folder, on_written, fighter.header("simulator"))
+    if len(left):
+        recorder.rollout(make_game()).play(left)
     return len(seeds) - len(left)
 
 
@@ -222,46 +212,18 @@ def record_in_games(
                 on_written(path)
 
     def rollout(game: Game, settings: GameSettings) -> Rollout:
-        return FightRecorder(fighter, place, written, fighter.header("game", settings)).rollout(game)
+        return FightRecorder(fighter, folder, written, fighter.header("game", settings)).rollout(game)
 
-    with _alone(fighter, folder, "game"):
-        left, place = _not_written(fighter, seeds, folder, "game")
-        return play_in_games(fighter.agent, left, games, rollout=rollout)[1] if len(left) else ()
-
-
-@contextmanager
-def _alone(fighter: Fighter, folder: Path, source: Origins) -> Iterator[None]:
-    """Keep other processes from playing the fighter's fights for the same folder meanwhile; raises RecordingError."""
-    series = fighter.series(source)
-    try:
-        with writing(folder):
-            make_folder(folder)
-            lock = FileLock(folder / f".{series}.lock")
-    except HeldError as error:
-        remedy = "wait for its end, or choose another folder"
-        raise RecordingError(folder, f"no other process that records {series}", "one", remedy) from error
-    except LockError:
-        # Its file system has no locks: fights that are played twice are written once.
-        yield
-        return
-    try:
-        yield
-    finally:
-        lock.remove()
+    left = _not_written(fighter, seeds, folder, "game")
+    return play_in_games(fighter.agent, left, games, rollout=rollout)[1] if len(left) else ()
 
 
-def _not_written(fighter: Fighter, seeds: Seeds, folder: Path, source: Origins) -> tuple[Seeds, Path]:
-    """Return the seeds whose fights are not there yet, and where they belong: in a folder, or one of theirs in it.
-
-    Fights of other columns than those there are written beside them, into a folder named after the series.
-    """
-    # What begins like this is left out by pandas, Arrow and Ray where they read a folder as one table.
-    template, own = fighter.header(source), f"_{fighter.series(source)}"
-    headers = [replace(template, fight=fighter.fight(int(seed), source), seed=str(seed)) for seed in seeds]
-    places = (folder, folder / own)
-    there = [any(is_written(place, header, _OF_ITS_TIME) for place in places) for header in headers]
-    left: Seeds = seeds[~np.array(there, np.bool_)]
-    return left, folder_for(folder, template, own)
+def _not_written(fighter: Fighter, seeds: Seeds, folder: Path, source: Origins) -> Seeds:
+    """Return the seeds whose fights are not there yet."""
+    template = fighter.header(source)
+    headers = (replace(template, fight=fighter.fight(int(seed), source), seed=str(seed)) for seed in seeds)
+    left: Seeds = seeds[[not is_written(folder, header, _OF_ITS_TIME) for header in headers]]
+    return left
 
 
 class FightRecorder:
@@ -416,14 +378,14 @@ class FightWriter:
         header = replace(self._header, result=_result(self._header, raws, outcome))
         written: Columns = {
             **key_columns(header, np.arange(len(raws))),
-            **reading_columns(raws),
+            **reading_columns({raw: raws[:, raw] for raw in Raw}),
             **_measured_columns(header, [*self._seen, seen]),
             **seen_columns([*self._seen, seen]),
             **_controls([*self._controls, 0]),
         }
         if self._agent is not None:
             written |= _agent_columns(header, self._agent, state_rows(raws), self._choices)
-        return write_table(self._folder, header, pa.table(written, schema=schema_of(header)))
+        return write_table(self._folder, header, written)
 
 
 def key_columns(header: Header, ticks: Integers) -> Columns:
@@ -445,9 +407,10 @@ def tick_times(header: Header, ticks: Integers) -> Doubles:
     return times
 
 
-def reading_columns(raws: RawValues) -> Columns:
-    """Return the columns of raw values (rows, 25); NaN is a missing value."""
-    return {column.name: pa.array(raws[:, raw], from_pandas=True).cast(column.type) for raw, column in READINGS.items()}
+def reading_columns(values: Mapping[Raw, Doubles]) -> Columns:
+    """Return the columns of raw values, (rows,) each; NaN is a missing value."""
+    kinds = {READINGS[raw]: column for raw, column in values.items()}
+    return {kind.name: pa.array(column, from_pandas=True).cast(kind.type) for kind, column in kinds.items()}
 
 
 def _controls(controls: Sequence[int]) -> Columns:
@@ -469,11 +432,6 @@ def _measured_columns(header: Header, seen: Sequence[Appearance]) -> Columns:
         "boss_animation_read": [None if one is None else one.boss_animation for one in measured],
         "player_hp_unfilled": [None if one is None else one.player_hp for one in measured],
     }
-
-
-def unmeasured_columns(rows: int) -> Columns:
-    """Return the columns of what a game measures where nothing is known of it."""
-    return {column.name: pa.nulls(rows, column.type) for column in MEASURED}
 
 
 def seen_columns(seen: Sequence[Appearance]) -> Columns:

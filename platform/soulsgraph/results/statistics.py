@@ -130,15 +130,6 @@ def welch_interval(first: npt.ArrayLike, second: npt.ArrayLike, confidence: floa
     return Interval(float(low), float(high))
 
 
-def rank_test(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
-    """Return the p value of the two-sided Mann-Whitney test of `first` (n,) against `second` (m,)."""
-    from scipy import stats
-
-    # Nothing to rank where all have the same value.
-    alike = np.unique(np.concatenate([first, second])).size == 1
-    return 1.0 if alike else float(stats.mannwhitneyu(first, second, alternative="two-sided").pvalue)
-
-
 def mean_test(values: npt.ArrayLike) -> float:
     """Return the p value of Student's two-sided t test of a mean of 0 of `values` (n,), as of paired differences.
 

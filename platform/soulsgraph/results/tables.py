@@ -24,7 +24,7 @@ from rich.text import Text
 from soulsgraph.results.statistics import Interval, WinRate
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.extras import check_extra
-from soulsgraph_envs.core.files import whole_file, write_json, write_text
+from soulsgraph_envs.core.files import whole_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -230,18 +230,6 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
         pq.write_table(table, file)
 
 
-def write_results(folder: Path, name: str, rows: Sequence[Row], values: Any, markdown: str = "") -> None:
-    """Write `<name>.parquet` (rows), `<name>.md` where there is a text, and last `<name>.json` (plain values).
-
-    Raises:
-        WriteError: if the place cannot be written.
-    """
-    write_rows(folder / f"{name}.parquet", rows)
-    if markdown:
-        write_text(folder / f"{name}.md", f"{markdown}\n")
-    write_json(folder / f"{name}.json", values)
-
-
 def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:
     """Read rows that `write_rows` wrote; raises as `read_arrow`."""
     rows: list[dict[str, Any]] = read_arrow(path, remedy).to_pylist()
@@ -335,21 +323,11 @@ def episode_rows(
 
 
 class GrowingTable:
-    """Rows kept beside a stage and written whole at each checkpoint, so that a resumed stage goes on.
-
-    Raises:
-        SoulsGraphError: if the file holds anything else.
-    """
+    """Rows kept beside a stage and written whole at each checkpoint, so that a resumed stage goes on."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.rows: list[Row] = [*read_rows(path)] if path.exists() else []
-        for name in ("stage", "step"):
-            if self.rows and name not in self.rows[0]:
-                raise SoulsGraphError(
-                    f"{path}: expected rows that a stage wrote, found no column {name!r}; remove it: "
-                    "what was recorded before is missing then."
-                )
 
     def add(self, row: Row) -> None:
         """Add one row; it is on disk after the next `flush`."""

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from rich.console import RenderableType
 
-from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import Rows, by_seed_frame, records, seed_tables, summary
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import Table, write_results
+from soulsgraph.results.tables import Table
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.evaluate import EVALUATION_SEED, OnFinished, Setting
 from soulsgraph.runs.progress import Display, stage_progress
@@ -111,19 +109,19 @@ class Ablations:
         """Return all of it as plain values for JSON."""
         return {"rows": records(self.over_seeds()), "seeds": records(self.frame), "scripted": [*self.scripted]}
 
-    def to_rich(self) -> list[RenderableType]:
-        """Return it for the terminal: of one seed its wins, of several the means."""
+    @property
+    def tables(self) -> list[Table]:
+        """Of one seed its wins, of several the means; and those of the scripted reference."""
         first, *others = self.by_seed.values()
         tables = [_table("What each skill is worth to the agent", first)]
         if others:
             tables = seed_tables("What each skill is worth to agents", self.frame, self.over_seeds())
-        if self.scripted:
-            tables.append(_table("What each skill is worth to the scripted reference", self.scripted))
-        return [table.to_rich() for table in tables]
+        scripted = _table("What each skill is worth to the scripted reference", self.scripted)
+        return [*tables, scripted] if self.scripted else tables
 
-    def save(self, folder: Path) -> None:
-        """Write `ablations.json`, figures over seeds, and `ablations.parquet`, every seed's rows; raises WriteError."""
-        write_results(folder, "ablations", records(self.frame), describe_origin() | self.to_dict())
+    def to_rich(self) -> list[RenderableType]:
+        """Return it for the terminal."""
+        return [table.to_rich() for table in self.tables]
 
 
 def _table(title: str, rows: Rows) -> Table:

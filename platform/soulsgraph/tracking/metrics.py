@@ -1,6 +1,6 @@
 """What is logged of every skill: names as the field has them, by the columns of the tables that hold the same.
 
-`docs/metrics.md` has their units and meanings.
+`docs/runs.md` has their units and meanings.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ _Count = Annotated[int, Between(1, 10**9)]
 _Share = Annotated[float, Between(0.0, 1.0)]
 _Units = Annotated[int, Between(1, 4_096)]
 _Lanes = Annotated[int, Between(1, 65_536)]
-_MOST_LAYERS = 16
 #: Bytes of a replay's row beside its float32 values: the link of n-step returns, the tree of priorities at most.
 _LINK_BYTES, _PRIORITY_BYTES = 8, 32
 #: Of the end-to-end baseline (paper, Appendix C).
@@ -83,8 +82,6 @@ class DQNHyperparameters:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if len(self.fcnet_hiddens) > _MOST_LAYERS:
-            raise _CORRECT.at("fcnet_hiddens").error(f"at most {_MOST_LAYERS} layers", list(self.fcnet_hiddens))
         starts, shares = zip(*self.epsilon, strict=True)
         rises = all(first < then for first, then in pairwise(starts))
         if starts[0] != 0.0 or not rises or not all(0.0 <= share <= 1.0 for share in shares):

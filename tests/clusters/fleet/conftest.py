@@ -13,7 +13,7 @@ from soulsgraph_clusters.fleet.gateway import admission, connections, gateway
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import CODE, encode_columns
 from soulsgraph_clusters.fleet.protocol.security import token_metadata
-from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, code_digest
+from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, play_digest
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
@@ -107,7 +107,7 @@ class Door(GatewayHere):
 
     def hello(self, **changes):
         values = {"protocol": PROTOCOL, "version": "0.1.0", "game": "1", "boot": BOOT, "driver": "simulator"}
-        values |= {"lanes": LANES, "digests": {CODE: code_digest()}}
+        values |= {"lanes": LANES, "digests": {CODE: play_digest()}}
         return wire.FromGame(hello=wire.Hello(**values | changes))
 
     def health(self, **values):

@@ -1,9 +1,11 @@
 import pickle
+from pathlib import Path
 
 import pytest
 
 from soulsgraph_envs.core.config import Where
 from soulsgraph_envs.core.errors import EpisodeLostError, SoulsGraphError, UnknownNameError, plain_number
+from soulsgraph_envs.core.files import LockError, WriteError
 
 
 @pytest.mark.parametrize(
@@ -21,6 +23,11 @@ def test_errors_cross_between_processes_whole(error):
     assert type(found) is type(error)
     assert str(found) == str(error)
     assert found.__dict__ == error.__dict__
+
+
+@pytest.mark.parametrize("kind", [WriteError, LockError])
+def test_a_refusal_of_the_system_without_a_number_says_why_too(kind):
+    assert "no room" in str(kind(Path("file"), OSError("no room")))
 
 
 @pytest.mark.parametrize(

@@ -138,3 +138,9 @@ def test_a_pattern_has_bytes_and_wildcards_which_stand_for_every_byte():
         assert not is_pattern(text)
         with pytest.raises(ValueError, match="bytes"):
             compile_pattern(text)
+
+
+def test_an_offset_is_at_most_two_to_the_31(tmp_path):
+    assert load_address_map(minimal(tmp_path, "offsets = [8]", f"offsets = [{2**31}]")).characters["player"].offsets
+    with pytest.raises(DataError, match="offsets"):
+        load_address_map(minimal(tmp_path, "offsets = [8]", f"offsets = [{2**31 + 1}]"))

@@ -65,25 +65,10 @@ def test_a_restart_forgives_a_pause_and_the_period_may_change() -> None:
     timer.period_s = 0.05
     clock.work(0.25)
     assert timer.wait() == pytest.approx(0.2)
-    assert timer.report().lateness.max_ms == pytest.approx(200)
-
-
-def test_sections_of_one_name_add_up_within_a_tick() -> None:
-    clock = Time()
-    timer = make_timer(clock)
-    for work_s in (0.01, 0.02):
-        for _ in range(2):
-            with suppress(ValueError), timer.section("read"):
-                clock.work(work_s)
-                raise ValueError("counted all the same")
-        timer.wait()
     report = timer.report()
-    assert report.sections["read"].p50_ms == pytest.approx(20)
-    assert report.sections["read"].max_ms == pytest.approx(40)
-    assert report.sections["waiting"].max_ms == pytest.approx(80)
-    assert report.rate_hz == pytest.approx(10)
-    assert report.to_dict()["ticks"] == 2
-    assert "read" in str(report)
+    assert report.lateness.max_ms == pytest.approx(200)
+    assert report.to_dict()["ticks"] == report.ticks
+    assert "200.00 ms" in str(report)
 
 
 def test_the_end_of_a_coarse_sleep_is_spun() -> None:

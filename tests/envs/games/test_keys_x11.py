@@ -15,7 +15,7 @@ import pytest
 from fakes.keys import PlainWindow, virtual_screen
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.games.guarded_device import GuardedDevice, HeldKeys, find_window, keyboard_layout, open_key_device
+from soulsgraph_envs.games.guarded_device import GuardedDevice, HeldKeys, find_window, open_key_device
 from soulsgraph_envs.games.keys import KEY_NAMES, WindowInfo, choose_window
 from soulsgraph_envs.games.x11 import XTestDevice, open_display
 
@@ -48,7 +48,7 @@ def test_the_display_itself_counts_every_key_down_and_up(device: XTestDevice) ->
     assert device.down() == ()
 
 
-@pytest.mark.parametrize("asked", [keyboard_layout, open_key_device, find_window])
+@pytest.mark.parametrize("asked", [open_key_device, find_window])
 def test_a_missing_package_and_display_are_refused_by_name(
     asked: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""How a driver of a real-time game brings it to a start: everything at once, at the clock's highest speed."""
+"""How a driver of a real-time game brings it to a start: everything at once."""
 
 from __future__ import annotations
 
@@ -8,93 +8,35 @@ import numpy as np
 import pytest
 
 from fakes.realtime import FakeTable
-from soulsgraph_envs.core.errors import EpisodeLostError, GameError
+from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_envs.core.state import Control, Raw
+from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.games.episode_start import draw_start
 from soulsgraph_envs.games.link import GameSettings
 
 SCENARIO = load_scenario("iudex-phase1")
 
 
-def speeds(table: FakeTable) -> list[float]:
-    return [values["game_speed"] for values in table.link.writes_log if "game_speed" in values]
-
-
-def test_resets_between_fights_are_hastened_and_others_are_not(table: FakeTable) -> None:
-    assert set(speeds(table)) == {1.0}
-    table.step()
-    table.link.writes_log.clear()
-    table.reset(seed=1)
-    assert speeds(table) == [1.0, 3.0, 1.0]
-    assert table.link.world.speed == 1.0
-    table.link.crashed = True
-    with pytest.raises(EpisodeLostError):
-        table.play(Control.NONE, 5)
-    table.link.crashed = False
-    table.link.writes_log.clear()
-    table.reset(seed=2)
-    assert set(speeds(table)) == {1.0}
-
-
-@pytest.mark.parametrize(
-    ("settings", "without"),
-    [
-        (GameSettings(reset_speed=1.0), frozenset[str]()),
-        (GameSettings(speed=3.0), frozenset[str]()),
-        (GameSettings(), frozenset({"game_speed"})),
-    ],
-)
-def test_a_clock_that_need_not_or_cannot_be_hastened_is_left(settings: GameSettings, without: frozenset[str]) -> None:
-    table = FakeTable(settings, without=without)
-    table.link.world.switches["game_speed"] = settings.speed
-    for seed in range(3):
-        table.reset(seed=seed)
-        table.step()
-    assert set(speeds(table)) <= {settings.speed}
-
-
-def test_a_clock_that_is_not_slowed_down_again_ends_the_fight_and_is_refused(table: FakeTable) -> None:
+def test_a_clock_at_another_speed_is_refused(table: FakeTable) -> None:
     write = table.link.write
 
     def keep_fast(values: Mapping[str, float]) -> None:
         write(values | {"game_speed": 3.0} if "game_speed" in values else values)
 
     table.link.write = keep_fast  # type: ignore[method-assign]
-    table.reset(seed=1)
-    with pytest.raises(EpisodeLostError, match="clock"):
-        table.play(Control.NONE, 20)
     with pytest.raises(GameError, match="speed"):
         table.reset(seed=2)
 
 
-def test_a_clock_that_does_not_follow_is_hastened_no_more(table: FakeTable, caplog: pytest.LogCaptureFixture) -> None:
-    write = table.link.write
-
-    def keep_slow(values: Mapping[str, float]) -> None:
-        write(values | {"game_speed": 1.0} if "game_speed" in values else values)
-
-    table.link.write = keep_slow  # type: ignore[method-assign]
-    begun_s = table.time.now_s
-    table.reset(seed=1)
-    assert table.time.now_s - begun_s < 5.0
-    assert "reset_speed" in caplog.text
-    table.step()
-    table.link.writes_log.clear()
-    table.reset(seed=2)
-    assert set(speeds(table)) == {1.0}
-
-
 @pytest.mark.parametrize("reload_after_s", [1e-6, 900.0])
-def test_keys_that_reach_nobody_end_the_reset_at_the_fights_speed(reload_after_s: float) -> None:
+def test_keys_that_reach_nobody_end_the_reset(reload_after_s: float) -> None:
     table = FakeTable(GameSettings(reload_after_s=reload_after_s))
     table.reset()
     table.step()
     table.link.dropping = True
     with pytest.raises(GameError, match="keys"):
         table.reset(seed=1)
-    assert table.link.world.speed == 1.0
 
 
 def spent_on_reset(table: FakeTable, seed: int) -> dict[str, float]:
@@ -105,7 +47,7 @@ def spent_on_reset(table: FakeTable, seed: int) -> dict[str, float]:
 
 
 def test_the_camera_is_tried_and_turned_while_the_boss_ends_its_move_or_changes_its_phase() -> None:
-    table = FakeTable(GameSettings(reset_speed=1.0))
+    table = FakeTable()
     table.reset()
     moves, left_s, ticks = {move.id for move in load_boss(SCENARIO.boss).moves}, 0.0, 0
     while left_s <= 2.0:

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from soulsgraph_envs.core.errors import UnknownNameError
+from soulsgraph_envs.games import saves
 from soulsgraph_envs.games.saves import (
     GAMES,
     Save,
@@ -63,17 +64,17 @@ def test_a_copy_does_not_lie_within_what_is_copied(tmp_path: Path, below: str) -
     save = make_save(tmp_path / "DarkSoulsIII")
     before = sorted(save.folder.rglob("*"))
     with pytest.raises(SaveError, match="outside"):
-        copy_save(save, save.folder / below, NOW, dict)
+        copy_save(save, save.folder / below, NOW)
     assert sorted(save.folder.rglob("*")) == before
 
 
 def test_a_copy_is_the_whole_folder_and_comes_back_as_it_was(tmp_path: Path) -> None:
     save = make_save(tmp_path / "DarkSoulsIII")
-    copied = copy_save(save, tmp_path / "saves", NOW, dict)
+    copied = copy_save(save, tmp_path / "saves", NOW)
     assert copied.folder == tmp_path / "saves" / "dark-souls-3-20260102-030405"
     (save.folder / ACCOUNT / "DS30000.sl2").write_text("an agent's")
     (save.folder / "new.txt").write_text("")
-    before = restore_save(copied, save, tmp_path / "saves", LATER, dict)
+    before = restore_save(copied, save, tmp_path / "saves", LATER)
     assert (save.folder / ACCOUNT / "DS30000.sl2").read_text() == "saved"
     assert (save.folder / "GraphicsConfig.xml").read_text() == "<config/>"
     assert not (save.folder / "new.txt").exists()
@@ -84,7 +85,7 @@ def test_nothing_is_put_back_from_a_folder_without_a_save(tmp_path: Path) -> Non
     save = make_save(tmp_path / "DarkSoulsIII")
     (tmp_path / "empty").mkdir()
     with pytest.raises(SaveError, match="empty"):
-        restore_save(Save(save.game, tmp_path / "empty"), save, tmp_path / "saves", NOW, dict)
+        restore_save(Save(save.game, tmp_path / "empty"), save, tmp_path / "saves", NOW)
     assert save.files
     assert not (tmp_path / "saves").exists()
 
@@ -103,10 +104,11 @@ def test_one_save_is_expected_and_the_remedy_named(tmp_path: Path, made: int, mo
 
 
 @pytest.mark.parametrize("name", ["DarkSoulsIII.exe", "darksoulsiii.exe", "DarkSoulsIII.ex"])
-def test_a_game_that_runs_is_not_copied(tmp_path: Path, name: str) -> None:
+def test_a_game_that_runs_is_not_copied(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     save = make_save(tmp_path / "DarkSoulsIII")
+    monkeypatch.setattr(saves, "program_names", lambda: {1: "init", 42: name})
     with pytest.raises(SaveError, match="42"):
-        copy_save(save, tmp_path / "saves", NOW, lambda: {1: "init", 42: name})
+        copy_save(save, tmp_path / "saves", NOW)
     assert not (tmp_path / "saves").exists()
 
 

@@ -19,15 +19,16 @@ from fakes.waiting import PATIENCE_S, undisturbed, until
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 
-PAGE = Path(__file__).parents[3] / "docs" / "fit_your_game.md"
+PAGE = Path(__file__).parents[3] / "docs" / "fitting.md"
 #: The screen of the page.
 DISPLAY = ":52"
 _BLOCK = re.compile(r'^```(?:sh|toml)(?: title="([\w.]+)")?\n(.*?)^```$', re.M | re.S)
 
 
 def files_and_commands() -> Iterator[tuple[str, str]]:
-    """Yield the page's files as (name, text), and its commands, each under no name."""
-    for name, text in _BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+    """Yield the files of the page's steps as (name, text), and their commands, each under no name."""
+    steps = PAGE.read_text(encoding="utf-8").partition("## Step by step")[2].partition("\n## ")[0]
+    for name, text in _BLOCK.findall(steps):
         yield from [(name, text)] if name else (("", line) for line in text.splitlines())
 
 

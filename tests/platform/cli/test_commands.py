@@ -273,8 +273,10 @@ def test_a_command_that_writes_copies_the_agent_first_and_goes_on_with_the_copy(
 def test_evaluations_of_continual_learners_are_scored(told, tmp_path):
     run = InventedRun.draw(("kept", "scratch"), seeds=2, tasks=2).write(tmp_path / "run")
     found = told("report", run / "results" / "evaluations.parquet", "--out", tmp_path / "out")
-    assert found["methods"] == ["kept", "scratch"]
-    assert json.loads((tmp_path / "out" / "scores.json").read_text())["scores"] == found["scores"]
+    assert found["scores"]["methods"] == ["kept", "scratch"]
+    kept = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert kept["scores"] == found["scores"]["scores"]
+    assert "report" not in told("report", run / "results" / "evaluations.parquet")
 
 
 @pytest.mark.slow

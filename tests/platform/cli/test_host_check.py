@@ -11,7 +11,6 @@ from fakes.clusters import Program
 from fakes.fleet_here import GatewayHere
 from fakes.fleet_in_folder import SOULSGRAPH
 from fakes.waiting import until
-from soulsgraph.cli import main
 from soulsgraph_clusters.fleet.protocol import messages
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.fleet.store import Spool
@@ -28,7 +27,7 @@ def here(tmp_path):
 
 
 @pytest.fixture
-def check(here, tmp_path, monkeypatch, capsys):
+def check(here, tmp_path, command):
     """Return a function that examines a PC with games of these lanes; it returns the checks of the head."""
     games = tmp_path / "games.toml"
 
@@ -36,13 +35,8 @@ def check(here, tmp_path, monkeypatch, capsys):
         games.write_text("".join(f'[[games]]\ndriver = "simulator"\nlanes = {each}\n' for each in lanes))
         words = ["fleet", "host", "--head", head, "--token-file", here.token_file(), "--games", games]
         words += ["--spool", tmp_path / "spool", "--check", "--json"]
-        monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, words)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code
-        made = json.loads(capsys.readouterr().out)["checks"]
+        code, printed, _ = command(*words)
+        made = json.loads(printed)["checks"]
         return code, {one["name"]: one for one in made if one["topic"] == "Head"}
 
     return check
@@ -70,17 +64,13 @@ def test_a_head_that_is_away_is_a_failure_of_each_game(check):
     assert [_status(found)[name] for name in ("way of game 1", "way of game 2")] == ["fail"] * 2
 
 
-def test_a_pause_says_whether_a_host_plays(tmp_path, monkeypatch, capsys):
-    def pause():
-        monkeypatch.setattr("sys.argv", ["soulsgraph", "fleet", "pause", "--spool", str(tmp_path)])
-        main()
-        return capsys.readouterr().out
-
-    alone = pause()
+def test_a_pause_says_whether_a_host_plays(tmp_path, printed):
+    words = ("fleet", "pause", "--spool", tmp_path)
+    alone = printed(*words)
     spool = Spool(tmp_path / "attic" / "game-1")
-    assert pause() != alone
+    assert printed(*words) != alone
     spool.close()
-    assert pause() == alone
+    assert printed(*words) == alone
 
 
 @pytest.mark.slow

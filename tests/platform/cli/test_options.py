@@ -1,12 +1,10 @@
 """Commands and their options: what a function takes and its docstring says; help shows all of it."""
 
-import io
 import json
 import os
 import shutil
 import subprocess
 import sys
-from contextlib import redirect_stdout
 from dataclasses import fields
 from inspect import getdoc, signature
 from typing import Any, get_args
@@ -16,7 +14,6 @@ import pytest
 import soulsgraph as sg
 from soulsgraph import api
 from soulsgraph.api import plan_values
-from soulsgraph.cli import main
 from soulsgraph.cli.commands import COMMANDS, load, make_app, named, summary
 from soulsgraph.cli.options import as_command
 from soulsgraph.cli.studies import study_values
@@ -35,22 +32,10 @@ def _given(name: str) -> dict[str, Any]:
     return dict(hint.__annotations__)
 
 
-def _printed(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[Any, str]:
-    """Run a command that ends by itself; return its exit code and what it printed."""
-    printed, code = io.StringIO(), 0
-    monkeypatch.setattr("sys.argv", ["soulsgraph", *words])
-    with redirect_stdout(printed):
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-    return code, printed.getvalue()
-
-
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_that_names_each_of_its_parameters(monkeypatch, name):
+def test_every_command_has_help_that_names_each_of_its_parameters(monkeypatch, command, name):
     monkeypatch.setenv("COLUMNS", "200")
-    code, shown = _printed(monkeypatch, *name.split(), "--help")
+    code, shown, _ = command(*name.split(), "--help")
     assert code == 0
     own = {name for name, one in signature(load(name)).parameters.items() if one.kind is one.KEYWORD_ONLY}
     own -= {"options", "serving", "quiet", "learners"}  # Fields of the first two are options.
@@ -63,13 +48,13 @@ def test_the_line_of_each_command_is_that_of_its_docstring():
         assert summary(call) == " ".join(first.split())
 
 
-def test_without_a_command_the_front_page_is_shown_and_is_bad_input(monkeypatch):
-    code, shown = _printed(monkeypatch, "--help")
+def test_without_a_command_the_front_page_is_shown_and_is_bad_input(command):
+    code, shown, _ = command("--help")
     assert code == 0
     assert all(name in shown for name in COMMANDS)
-    assert _printed(monkeypatch) == (2, shown)
-    assert _printed(monkeypatch, "--version") == (0, f"soulsgraph {installed_version()}\n")
-    assert _printed(monkeypatch, "fleet")[1] == _printed(monkeypatch, "fleet", "--help")[1] != shown
+    assert command() == (2, shown, "")
+    assert command("--version") == (0, f"soulsgraph {installed_version()}\n", "")
+    assert command("fleet")[1] == command("fleet", "--help")[1] != shown
 
 
 def test_both_names_of_the_main_job_are_one_command():
@@ -133,8 +118,8 @@ def test_the_list_of_commands_loads_nothing_that_takes_long():
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
-def test_bash_completes_a_command_and_an_option(monkeypatch, tmp_path):
-    code, script = _printed(monkeypatch, "--completion", "bash")
+def test_bash_completes_a_command_and_an_option(command, tmp_path):
+    code, script, _ = command("--completion", "bash")
     assert code == 0
     (file := tmp_path / "script").write_text(script)
     function = '"$(complete -p soulsgraph | sed "s/.*-F \\([^ ]*\\) .*/\\1/")"'

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from fakes.continual import InventedRun
-from soulsgraph.continual.report import RunTables, _few, write_continual_report
+from soulsgraph.continual.report import RunTables, _few
 from soulsgraph.continual.scoring import score
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.study_folder import StudySession
@@ -29,7 +29,7 @@ def run(tmp_path_factory):
     folder = InventedRun.draw(("kept", "newest", "scratch"), seeds=3, tasks=3).write(
         tmp_path_factory.mktemp("c") / "run"
     )
-    write_continual_report(folder)
+    written(folder)
     return folder
 
 
@@ -37,6 +37,10 @@ def run(tmp_path_factory):
 def undrawn(monkeypatch):
     """Leave pictures empty: most of a report's time goes into them."""
     monkeypatch.setattr("soulsgraph.results.figures.png_of", lambda figure: b"")
+
+
+def written(path, out=None, against=None):
+    return RunTables.read(path, against).write(out or path / "report")
 
 
 def rows_of(tables, name):
@@ -86,7 +90,7 @@ def test_a_report_says_at_which_commits_and_for_how_long_its_units_were_trained(
     took_s = {"aaa": 60.0, "bbb-modified": 3_540.0, None: 30.0}
     sessions = [{"commit": commit, "machine": {"cores": 2}, "wall_time_s": took_s} for commit, took_s in took_s.items()]
     (tmp_path / "sessions.json").write_text(json.dumps(sessions))
-    report = write_continual_report(tmp_path)
+    report = written(tmp_path)
     found = json.loads(report.with_name("report.json").read_text())
     assert (found["trained_at"], found["wall_time_s"]) == (["aaa", "bbb-modified"], 3_630.0)
     assert "All units took 60 minutes, started on 2 cores" in report.read_text()
@@ -102,7 +106,7 @@ def test_a_run_of_evaluations_alone_has_a_report_without_the_rest(run, tmp_path)
     results = tmp_path / "run" / "results"
     results.mkdir(parents=True)
     shutil.copy(run / "results" / "evaluations.parquet", results)
-    text = write_continual_report(tmp_path / "run", tmp_path / "out", "newest").read_text()
+    text = written(tmp_path / "run", tmp_path / "out", "newest").read_text()
     own = {"Forgetting by skill", "Costs"}
     assert {*re.findall(r"^## (.*)$", text, re.M)} == {"Beside newest", *PARTS} - {"Beside kept", *own}
     assert not (tmp_path / "run" / "report").exists()
@@ -113,7 +117,7 @@ def test_a_run_of_evaluations_alone_has_a_report_without_the_rest(run, tmp_path)
 def test_one_task_one_seed_and_names_with_signs_of_markup_have_a_report(tmp_path):
     tables = InventedRun.draw(("newest",), seeds=1, tasks=1).tables
     named = {name: table.assign(method="<b>$x_1$ | a") for name, table in tables.items()}
-    report = write_continual_report(InventedRun(named).write(tmp_path / "run"))
+    report = written(InventedRun(named).write(tmp_path / "run"))
     assert "<b>$x_1$ \\| a" in report.read_text()
     assert "<b>" not in report.with_name("page.html").read_text()
 
@@ -122,7 +126,7 @@ def test_a_damaged_table_beside_is_named(run, tmp_path):
     shutil.copytree(run / "results", tmp_path / "results")
     (tmp_path / "results" / "costs.parquet").write_bytes(b"no Parquet")
     with pytest.raises(SoulsGraphError, match="costs"):
-        write_continual_report(tmp_path)
+        written(tmp_path)
     assert not (tmp_path / "report").exists()
 
 
@@ -172,7 +176,7 @@ def test_units_that_are_missing_and_tasks_that_come_again_are_in_every_form(tmp_
     # The fights of the plan are gone.
     plan = {"sequence": "gone.toml", "methods": ["kept", "clonex"], "seeds": [0, 1, 307]}
     (folder / "continual.json").write_text(json.dumps({"plan": plan}))
-    report = write_continual_report(folder)
+    report = written(folder)
     missing = json.loads(report.with_name("report.json").read_text())["missing"]
     named = [(one["method"], one["seed"]) for one in missing]
     assert named == [("kept", 307), ("clonex", 0), ("clonex", 1), ("clonex", 307)]
@@ -187,4 +191,4 @@ def test_a_damaged_plan_is_named(run, tmp_path, damaged):
     shutil.copytree(run / "results", tmp_path / "results")
     (tmp_path / "continual.json").write_text(damaged)
     with pytest.raises(SoulsGraphError, match=r"continual\.json"):
-        write_continual_report(tmp_path)
+        written(tmp_path)

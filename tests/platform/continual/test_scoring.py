@@ -12,7 +12,6 @@ from soulsgraph.continual.files import SCRATCH
 from soulsgraph.continual.scoring import METRICS, score
 from soulsgraph.results.seeds import difference
 from soulsgraph.results.statistics import holm, interquartile_mean, mean_interval
-from soulsgraph.results.tables import read_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 RUN = InventedRun.draw()
@@ -154,18 +153,16 @@ def test_fights_are_not_pooled_over_seeds():
     assert mean_interval(after) == pytest.approx(mean_interval(before))
 
 
-def test_scores_are_plain_values_and_written(scores, tmp_path):
+def test_scores_are_plain_values_and_rows(scores):
     plain = scores.to_dict()
     json.dumps(plain, allow_nan=False)
     assert plain["tasks"] == [f"boss {task}" for task in range(1, 6)]
     assert plain["metrics"].keys() == METRICS.keys()
-    scores.save(tmp_path)
-    assert json.loads((tmp_path / "scores.json").read_text())["scores"] == plain["scores"]
-    assert read_rows(tmp_path / "scores.parquet") == plain["scores"]
-    by_task = pd.DataFrame(read_rows(tmp_path / "scores-tasks.parquet"))
+    tables = scores.tables()
+    assert [row["metric"] for row in tables["scores"]] == [row["metric"] for row in plain["scores"]]
+    by_task = pd.DataFrame(tables["scores-tasks"])
     own = by_task[(by_task["metric"] == "forgetting") & (by_task["method"] == "ewc")]
     means = own.groupby("seed")["value"].mean().to_dict()
     assert means == pytest.approx(_values(scores, "forgetting", "ewc").to_dict())
     assert set(by_task[by_task["metric"] == "zero_shot_transfer"]["task"]) == {2, 3, 4, 5}
-    assert {path.name for path in tmp_path.iterdir()} >= {"scores-differences.parquet", "scores-seeds.parquet"}
     assert len(scores.to_rich()) == 3 + len(scores.notes), "two tables of scores and one of differences"

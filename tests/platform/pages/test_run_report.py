@@ -10,7 +10,7 @@ import pytest
 from fakes.runs import pretend_run
 from fakes.waiting import until
 from soulsgraph.pages import run_report
-from soulsgraph.pages.run_report import ReportedRun, Video, fight_video, write_run_report
+from soulsgraph.pages.run_report import ReportedRun, fight_video, write_run_report
 from soulsgraph.results.figures import draw_curves, draw_graph
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import write_rows
@@ -170,9 +170,3 @@ def test_a_video_is_a_gif_without_ffmpeg_and_shorter_where_it_would_be_too_large
     kind, content = fight_video([runs[0]])
     assert kind == "gif"
     assert content.startswith(b"GIF89a")
-
-
-def test_a_page_that_would_be_too_large_is_not_written(runs: tuple[RunFolder, RunFolder], tmp_path: Path) -> None:
-    with pytest.raises(SoulsGraphError, match="10,000,000"):
-        write_run_report(tmp_path / "page.html", [runs[0]], Video("mp4", bytes(9_000_000)))
-    assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,7 @@ from soulsgraph.paper import report as module
 from soulsgraph.paper.records import FINE_TUNED, MID, load_reproductions
 from soulsgraph.paper.report import write_report
 from soulsgraph.paper.study import COLUMNS
+from soulsgraph.results.statistics import welch_interval
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -76,19 +77,25 @@ def test_every_figure_is_shown(report):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_presets_and_variants_stand_beside_each_other_paired_by_seed(paper, fast, tmp_path):
-    write_report([paper, fast], tmp_path, variants=[paper, fast])
+def test_presets_stand_beside_each_other_paired_by_seed(paper, fast, tmp_path):
+    write_report([paper, fast], tmp_path)
     comparison = {row["label"]: row for row in read_rows(tmp_path / "tables" / "comparison.parquet")}
     by_seed = [item.setting[MID].spread for item in load_reproductions([paper, fast])]
     expected = sum(by_seed[1][seed] - by_seed[0][seed] for seed in (301, 302, 303)) / 3
     assert comparison[MID]["seeds"] == 3
     assert comparison[MID]["mean"] == pytest.approx(expected)
     assert not comparison[MID]["overlap"]
-    first, second = read_rows(tmp_path / "tables" / "ablation.parquet")
-    assert (first["variant"], second["variant"]) == ("paper", "fast")
-    assert first["difference"] is None
-    assert second["difference"] > 30.0
-    assert first["score_low"] <= first["score"] <= first["score_high"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_other_seeds_are_compared_by_their_means(paper, tmp_path):
+    fresh = write_synthetic_records(tmp_path / "fresh", seeds=range(310, 330))
+    write_report([paper, fresh], tmp_path / "report")
+    rows = {row["label"]: row for row in read_rows(tmp_path / "report" / "tables" / "comparison.parquet")}
+    first, second = (item.setting[MID].spread for item in load_reproductions([paper, fresh]))
+    assert rows[MID]["seeds"] == 0
+    assert rows[MID]["mean"] == pytest.approx(second.mean() - first.mean())
+    assert (rows[MID]["mean_low"], rows[MID]["mean_high"]) == pytest.approx(welch_interval(second, first))
 
 
 @pytest.mark.parametrize("kept", COLUMNS)

@@ -2,15 +2,12 @@
 
 import json
 import re
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fakes.runs import pretend_run
-from soulsgraph.cli import main
 from soulsgraph.project.checking import validate
 from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.core.state import STATE_SIZE
@@ -29,7 +26,7 @@ LEAVES = SkillGraph(
 
 
 @pytest.fixture
-def called(begun, monkeypatch, capsys):
+def called(begun, command):
     """Call a command on a project in this process, and return what it printed as strict JSON."""
     file = begun / "fencing" / "__init__.py"
     text = file.read_text(encoding="utf-8").replace("\nproject = ", f"{_LEAVES}\n\nproject = ")
@@ -38,14 +35,9 @@ def called(begun, monkeypatch, capsys):
 
     def call(*words):
         # What reads recordings alone knows no projects.
-        project = ["--project", str(begun)]
-        monkeypatch.setattr(sys, "argv", ["soulsgraph", *map(str, words), *project, "--json"])
-        capsys.readouterr()
-        with suppress(SystemExit):
-            main()
-        printed = capsys.readouterr()
-        assert printed.out, f"{words}: {printed.err}"
-        return json.loads(printed.out, parse_constant=lambda name: pytest.fail(f"{words}: {name}"))
+        _, printed, errors = command(*words, "--project", begun, "--json")
+        assert printed, f"{words}: {errors}"
+        return json.loads(printed, parse_constant=lambda name: pytest.fail(f"{words}: {name}"))
 
     return call
 
@@ -95,13 +87,10 @@ def broken(begun, fault) -> str:
     return f'File "{file.resolve()}", line {line}'
 
 
-def test_an_error_of_an_authors_code_is_pythons_traceback_cut_to_the_authors_frames(begun, capsys, monkeypatch):
+def test_an_error_of_an_authors_code_is_pythons_traceback_cut_to_the_authors_frames(begun, command):
     place = broken(begun, "1 / 0")
-    monkeypatch.setattr(sys, "argv", ["soulsgraph", "check", str(begun), "--learn"])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    shown = capsys.readouterr().err
-    assert stop.value.code == 2
+    code, _, shown = command("check", begun, "--learn")
+    assert code == 2
     files = re.findall(r'^  File "(.+)", line', shown, re.MULTILINE)
     assert files
     assert all(Path(file).is_relative_to(begun.resolve()) for file in files)
@@ -127,9 +116,6 @@ class Rewarding:
         make_skill("parry").reward.evaluate(Decisions(rows, rows, np.zeros(1, np.int64), none, none))
 
 
-def test_an_interrupt_while_an_authors_code_runs_is_the_users(begun, monkeypatch):
+def test_an_interrupt_while_an_authors_code_runs_is_the_users(begun, command):
     broken(begun, "import signal; signal.raise_signal(signal.SIGINT)")
-    monkeypatch.setattr(sys, "argv", ["soulsgraph", "check", str(begun), "--learn"])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code == 130
+    assert command("check", begun, "--learn")[0] == 130

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,17 @@ import pytest
 from fakes.recordings import changed, rewritten
 from soulsgraph.recordings.coverage import Coverage
 from soulsgraph.recordings.files import read_recording, recording_files
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_boss
 from soulsgraph_envs.core.state import Raw
+
+
+def coverage_of(paths: list[Path]) -> Coverage:
+    coverage = Coverage()
+    for path in paths:
+        with suppress(SoulsGraphError):
+            coverage.add(read_recording(path))
+    return coverage
 
 
 @pytest.fixture
@@ -27,10 +37,10 @@ def games(fights: Path, tmp_path: Path) -> list[Path]:
 
 
 def test_fights_of_one_kind_are_all_right_and_their_moves_are_counted(games: list[Path]) -> None:
-    coverage = Coverage.of(games)
-    assert (coverage.fights, coverage.obstacles, coverage.missing) == (4, (), ())
+    coverage = coverage_of(games)
+    assert (len(coverage.headers), coverage.obstacles, coverage.missing) == (4, [], [])
     recordings = [read_recording(path) for path in games]
-    assert coverage.seconds == pytest.approx(sum(0.1 * len(recording) for recording in recordings))
+    assert coverage.to_dict()["seconds"] == pytest.approx(sum(0.1 * len(recording) for recording in recordings))
     titles = {move.id: move.title for move in load_boss("iudex-phase1").moves}
     begun = 0
     for recording in recordings:
@@ -50,17 +60,17 @@ def test_what_is_mixed_or_missing_is_named(games: list[Path], fights: Path) -> N
     table = pq.read_table(third)
     lacking = pa.nulls(len(table), pa.float64())
     rewritten(third, third, table=changed(changed(table, "stamina", lacking), "clock_s", lacking))
-    coverage = Coverage.of(games)
-    assert coverage.obstacles == (
+    coverage = coverage_of(games)
+    assert coverage.obstacles == [
         "maps mixed: m, n",
         "game versions mixed: unknown, 1.2",
         "speeds mixed: 1.0, 3.0",
         "phases mixed: 1, 2",
         "without stamina",
-    )
-    assert coverage.missing == ("clock_s",)
-    assert Coverage.of([one]).obstacles == ("at least 2 are needed",)
-    assert Coverage.of(recording_files(fights)).obstacles == ("4 simulated",)
+    ]
+    assert coverage.missing == ["clock_s"]
+    assert coverage_of([one]).obstacles == ["at least 2 are needed"]
+    assert coverage_of(recording_files(fights)).obstacles == ["4 simulated"]
 
 
 def test_a_move_that_the_data_lack_is_counted_by_what_the_game_calls_it(games: list[Path]) -> None:
@@ -72,7 +82,7 @@ def test_a_move_that_the_data_lack_is_counted_by_what_the_game_calls_it(games: l
     table = changed(table, "boss_animation", [idle] * rows)
     table = changed(table, "boss_animation_time_s", np.arange(rows) * 0.1)
     rewritten(path, path, table=changed(table, "boss_animation_read", read))
-    assert Coverage.of([path]).moves == {"Attack3099": 2}
+    assert coverage_of([path]).moves == {"Attack3099": 2}
 
 
 def test_damaged_fights_and_scenarios_that_are_gone_are_passed_over(games: list[Path]) -> None:
@@ -80,6 +90,6 @@ def test_damaged_fights_and_scenarios_that_are_gone_are_passed_over(games: list[
     gone = str(games[1].with_name("gone.toml"))
     table = pq.read_table(games[1])
     rewritten(games[1], games[1], header={"scenario": gone}, table=changed(table, "scenario", [gone] * len(table)))
-    coverage = Coverage.of(games[:2])
-    assert (coverage.fights, coverage.moves) == (1, {})
-    assert not [*Coverage.of(games[:1]).lines()]
+    coverage = coverage_of(games[:2])
+    assert (len(coverage.headers), coverage.moves) == (1, {})
+    assert not [*coverage_of(games[:1]).lines()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,6 @@ import pytest
 from fakes.fleet_here import random_weights
 from fakes.runs import pretend_run, pretend_training
 from fakes.stored import append, stored
-from soulsgraph.cli import main
 from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.journal import journals, record_journal, task_of
@@ -142,18 +141,15 @@ def test_an_adaptation_is_recorded_beside_the_stage_that_the_same_start_of_a_gam
 
 
 def test_the_command_records_every_journal_of_a_run(
-    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, tmp_path: Path, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     stage = run.plan.stage("camera")
     write_journal(run, stage, sampled(run, stage, chunks=3))
     words = ("data", "record", run.path, "--journal", "--out", tmp_path / "fights", "--json")
-    monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, words)])
-    main()
-    printed = json.loads(capsys.readouterr().out)
+    printed = json.loads(command(*words)[1])
     assert printed["fights"] == len(recording_files(tmp_path / "fights")) > 0
     assert printed["left_out"] == {"fights without an end": 2}
-    main()
-    again = json.loads(capsys.readouterr().out)
+    again = json.loads(command(*words)[1])
     assert (again["fights"], again["left_out"]["fights there already"]) == (0, printed["fights"])
 
 

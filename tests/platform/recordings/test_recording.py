@@ -155,24 +155,15 @@ def test_every_way_to_fight_has_names_of_its_own(fighter: Fighter) -> None:
     assert not [name for name in others if name.startswith(("-", "."))]
 
 
-def test_fights_of_other_columns_go_into_a_folder_of_their_own_and_are_found_there(tmp_path: Path) -> None:
+def test_fights_of_any_columns_lie_in_one_folder_and_are_not_played_again(tmp_path: Path) -> None:
     run = open_agent("iudex-phase1-best-0")
-    for random in (0.0, 0.25):
-        assert record(Fighter.of_run(run, Setting(SCENARIO, SCENARIO, "long"), random), SEEDS[:1], tmp_path) == 0
-    assert len(recording_files(tmp_path)) == 2
     # What draws its actions values none.
-    drawn = Fighter.of_run(run, Setting(SCENARIO, SCENARIO, "long", ("dodge",)))
-    assert record(drawn, SEEDS[:1], tmp_path) == 0
-    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
-    assert folder.name == "_iudex-phase1-best-0-iudex-phase1-long-no-dodge"
-    assert sorted(path.parent for path in recording_files(tmp_path)) == [tmp_path, tmp_path, folder]
-    assert record(drawn, SEEDS, tmp_path) == 1
-    assert record(drawn, SEEDS, tmp_path) == 2
-    # A fight of other columns that somebody moved there.
-    first, *_ = sorted(tmp_path.glob("*.parquet"))
-    first.rename(folder / first.name)
-    with pytest.raises(RecordingError, match="columns"):
-        record(drawn, evaluation_seeds(3, 3), tmp_path)
+    for randomize in ((), ("dodge",)):
+        fighter = Fighter.of_run(run, Setting(SCENARIO, SCENARIO, "long", randomize))
+        assert [record(fighter, SEEDS[:1], tmp_path) for _ in range(2)] == [0, 1]
+    valued = [read_recording(path).table.column_names for path in recording_files(tmp_path)]
+    assert sorted("dodge/values" in names for names in valued) == [False, True]
+    assert {path.parent for path in recording_files(tmp_path)} == {tmp_path}
 
 
 def test_a_run_is_named_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

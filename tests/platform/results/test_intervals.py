@@ -11,7 +11,6 @@ from soulsgraph.results.statistics import (
     deviation_interval,
     holm,
     mean_interval,
-    rank_test,
     welch_interval,
     wilson_interval,
 )
@@ -93,6 +92,3 @@ def test_groups_of_other_seeds_are_compared_by_means_and_by_ranks():
     assert (low, high) == pytest.approx((-4.0 - half, -4.0 + half))
     assert welch_interval([5.0, 5.0], [3.0, 3.0]) == (2.0, 2.0)
     assert welch_interval([5.0], [3.0, 4.0]) == (-math.inf, math.inf)
-    # Of 20 ways to rank three among six, two are as extreme as this one.
-    assert rank_test([1.0, 2.0, 3.0], [4.0, 6.0, 8.0]) == pytest.approx(0.1)
-    assert rank_test([0.0, 0.0], [0.0]) == 1.0

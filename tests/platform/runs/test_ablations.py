@@ -1,6 +1,5 @@
 """Which skills a fight needs: every skill replaced in every way, paired over seeds, and the shipped fight for it."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -50,8 +49,7 @@ def test_every_skill_is_replaced_in_every_way_in_the_same_fights(runs, tmp_path)
     wins = {(row["skill"], row["played"]): row["wins"] for row in ablations.scripted}
     assert wins["heal_attack", "idle"] == 0
     assert wins[NO_SKILL, ""] > 0
-    ablations.save(tmp_path)
-    assert json.loads((tmp_path / "ablations.json").read_text())["scripted"] == ablations.scripted
+    assert ablations.to_dict()["scripted"] == ablations.scripted
 
 
 def test_points_are_paired_by_seed():

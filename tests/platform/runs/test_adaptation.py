@@ -55,14 +55,6 @@ def test_a_skill_not_adapted_to_the_last_domain_plays_as_the_one_before_left_it(
     assert {version_in_play(run, skill, HOME) for skill in SKILL_NAMES} == {1}
 
 
-def test_two_adaptations_can_both_continue_the_runs_own_versions(run):
-    adapt(run, SECOND)
-    cards = adapt(run, THIRD, after=HOME)
-    assert [card.parent for card in cards] == [1, 1]
-    assert domain_chain(run) == (HOME, THIRD)
-    assert domain_chain(run, SECOND) == (HOME, SECOND)
-
-
 def test_another_budget_makes_a_further_version_of_the_same_parent(run):
     adapt(run, SECOND, ("dodge",))
     (further,) = adapt(run, SECOND, ("dodge",), budget=77)

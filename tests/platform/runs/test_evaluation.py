@@ -11,7 +11,6 @@ import pytest
 from fakes.fleet_here import played_for
 from fakes.realtime import FakeTable
 from fakes.runs import pretend_training
-from soulsgraph.cli import main
 from soulsgraph.results.origin import describe_origin, source_commit
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import Setting, evaluate, evaluate_rows, evaluation_seeds
@@ -46,11 +45,9 @@ def run(tmp_path_factory) -> RunFolder:
     return begun
 
 
-def test_evaluate_saves_what_it_evaluated_and_every_episode_with_its_seed(run, tmp_path, monkeypatch, capsys):
+def test_evaluate_saves_what_it_evaluated_and_every_episode_with_its_seed(run, tmp_path, command):
     words = ("--start", "long", "--random", "dodge", "--episodes", "6", "--seed", "9", "--out", tmp_path / "out")
-    monkeypatch.setattr("sys.argv", ["soulsgraph", "evaluate", *map(str, (run.path, *words, "--json"))])
-    main()
-    printed = json.loads(capsys.readouterr().out)
+    printed = json.loads(command("evaluate", run.path, *words, "--json")[1])
     assert {**_WHAT, "run": str(run.path)}.items() <= printed.items()
     assert printed["episodes"] == 6
     assert json.loads((tmp_path / "out" / "evaluation.json").read_text()) == printed
@@ -94,17 +91,15 @@ def test_its_lines_say_who_played_and_how_the_fights_were_chosen(run):
 
 def _fleet_file(folder):
     file = folder / "fleet.toml"
-    file.write_text(f'listen = "127.0.0.1:{free_port()}"\n[pcs.attic]\n')
+    file.write_text(f'listen = "127.0.0.1:{free_port()}"\npcs = ["attic"]\n')
     return file
 
 
-def test_an_evaluation_on_a_fleet_says_which_game_fought_and_invents_no_seed(run, tmp_path, monkeypatch, capsys):
+def test_an_evaluation_on_a_fleet_says_which_game_fought_and_invents_no_seed(run, tmp_path, command):
     file, out = _fleet_file(tmp_path), tmp_path / "out"
     words = ("--fleet", file, "--episodes", "5", "--start", "long", "--random", "dodge", "--out", out)
     with played_for(load_fleet(file), lanes=(4,)):
-        monkeypatch.setattr("sys.argv", ["soulsgraph", "evaluate", *map(str, (run.path, *words, "--json"))])
-        main()
-    printed = json.loads(capsys.readouterr().out)
+        printed = json.loads(command("evaluate", run.path, *words, "--json")[1])
     told = {**_WHAT, "run": str(run.path), "seed": None, "played_in": "attic/1 (simulator x 4)", "asked": 5, "lost": 0}
     assert told.items() <= printed.items()
     assert 5 <= printed["episodes"] <= 5 + 3

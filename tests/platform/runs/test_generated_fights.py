@@ -40,10 +40,6 @@ def test_a_plan_of_a_bad_name_is_refused():
         Plan(scenario="generated/timing/7b")
 
 
-def test_other_machines_of_a_cluster_have_it(tmp_path):
+def test_other_machines_of_a_cluster_have_it():
     for name in (NAME, "generated/labelled-lock-view/7", "generated/labelled-moves/7"):
         check_elsewhere(load_scenario(name))
-    (tmp_path / "own.toml").write_text('based_on = "generated/timing/7"\nname = "own"\n')
-    (tmp_path / "fight.toml").write_text('based_on = "generated/timing/7"\nname = "fight"\nboss = "own.toml"\n')
-    with pytest.raises(SoulsGraphError, match=r"own\.toml"):
-        check_elsewhere(load_scenario(tmp_path / "fight.toml"))

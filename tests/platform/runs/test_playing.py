@@ -5,7 +5,6 @@ import pytest
 
 from soulsgraph.runs import evaluate as evaluation
 from soulsgraph.runs.evaluate import evaluation_seeds, play
-from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agents.agent import Agent
@@ -39,10 +38,3 @@ def test_every_episode_ends_by_win_death_or_horizon_and_is_counted_once():
     undecided = ~(episodes.won | episodes.died)
     assert (episodes.lengths[undecided] == 1024).all()
     assert (episodes.lengths <= 1024).all()
-
-
-def test_randomising_changes_the_play_and_only_skills_that_take_part_can_be_named():
-    seeds = evaluation_seeds(1, 30)
-    assert not np.array_equal(play(agent(), seeds).seconds, play(agent(("dodge",)), seeds).seconds)
-    with pytest.raises(UnknownNameError, match="doge"):
-        agent(("doge",))

@@ -9,7 +9,6 @@ import pytest
 from fakes.fleet_here import random_weights
 from fakes.runs import pretend_run, pretend_training
 from fakes.stored import append, stored
-from soulsgraph.cli import main
 from soulsgraph.recordings.journal import task_of
 from soulsgraph.runs.lineage import adaptation_stages, own_stage
 from soulsgraph.runs.plan import Plan
@@ -106,25 +105,9 @@ def _trained_from_its_journal(run, stage):
     return setup.key
 
 
-@pytest.fixture
-def check(monkeypatch, capsys):
-    """Return a function that replays a stage by its name; it returns the exit code and what was found."""
-
-    def check(run, name):
-        monkeypatch.setattr("sys.argv", ["soulsgraph", "check", str(run.path), "--journal", name, "--json"])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code
-        return code, capsys.readouterr()
-
-    return check
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("skills", [("heal_attack",), ("dodge", "heal_attack")])
-def test_an_adaptation_is_replayed_by_its_name_whatever_was_trained_after_it(tmp_path, check, skills):
+def test_an_adaptation_is_replayed_by_its_name_whatever_was_trained_after_it(tmp_path, command, refuse, skills):
     run = pretend_run(tmp_path / "run", Plan(scale=0.01))
     (stage,) = adaptation_stages(run, "iudex-phase2", skills, budget=400, jointly=len(skills) > 1)
     key = _trained_from_its_journal(run, stage)
@@ -133,9 +116,7 @@ def test_an_adaptation_is_replayed_by_its_name_whatever_was_trained_after_it(tmp
     (later,) = adaptation_stages(run, "vordt", ("heal_attack",), budget=300)
     keys = {stage.name: key, later.name: _trained_from_its_journal(run, later)}
     for name in (*keys, key):
-        code, printed = check(run, name)
-        found = json.loads(printed.out)
-        assert (code, found["same"], found["stage"]) == (0, True, keys.get(name, name)), printed
-    code, printed = check(run, "heal_attack@nowhere")
-    assert code == 2
-    assert stage.name in printed.err
+        code, printed, errors = command("check", run.path, "--journal", name, "--json")
+        found = json.loads(printed)
+        assert (code, found["same"], found["stage"]) == (0, True, keys.get(name, name)), errors
+    assert stage.name in refuse("check", run.path, "--journal", "heal_attack@nowhere")

@@ -14,7 +14,7 @@ from soulsgraph.runs.evaluate import load_checkpoint
 from soulsgraph.runs.plan import Plan
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns, decode_weights
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.learning.checkpoint import FILE_NAME, read_training_state, write_training_state
+from soulsgraph_policies.learning.checkpoint import FILE_NAME, read_training_state
 
 
 def _file(head: object, values: bytes = b"") -> bytes:
@@ -101,31 +101,3 @@ def test_types_and_numbers_that_weights_cannot_have_are_refused(tmp_path):
         for content in _UNFIT:
             with pytest.raises(SoulsGraphError):
                 readers[name](content)
-
-
-def test_a_training_state_has_what_was_written_of_every_type(tmp_path):
-    rng = np.random.default_rng(3)
-    arrays = {
-        "a": rng.random((3, 5), np.float32),
-        "ü": rng.random((2, 0, 4)),
-        "flags": rng.random(7) < 0.5,
-        "one": np.array(5, np.int64),
-        "bytes": np.arange(9, dtype=np.uint8),
-        "turned": rng.random((3, 5)).T,
-    }
-    write_training_state(tmp_path, {"arrays": arrays, "text": "ä\n"})
-    found = read_training_state(tmp_path)
-    assert found["text"] == "ä\n"
-    assert found["arrays"].keys() == arrays.keys()
-    for name, values in arrays.items():
-        np.testing.assert_array_equal(found["arrays"][name], values, strict=True)
-
-
-def test_a_skill_that_learned_to_infinity_is_not_saved(tmp_path):
-    run = pretend_run(tmp_path / "run", Plan(scale=0.01))
-    artifact = run.library.load("camera", 1)
-    first, *_ = artifact.parameters
-    artifact.parameters[first][...] = np.nan
-    with pytest.raises(SoulsGraphError, match="camera"):
-        run.library.save(artifact)
-    assert run.library.versions("camera") == [1]

@@ -126,15 +126,6 @@ def test_another_graphs_library_another_skills_card_and_a_skill_never_trained_ar
         library.load("dodge")
 
 
-def test_weights_of_another_version_are_refused(library):
-    library.save(_artifact(seed=0))
-    library.save(_artifact(seed=1))
-    one, two = (library.folder / "camera" / f"v{n}" / "weights.safetensors" for n in (1, 2))
-    one.write_bytes(two.read_bytes())
-    with pytest.raises(LibraryError, match=r"weights\.safetensors"):
-        library.load("camera", 1)
-
-
 @pytest.mark.parametrize("name", ["weights.safetensors", "card.json"])
 @settings(max_examples=40)
 @given(data=st.data())

@@ -197,16 +197,6 @@ def test_a_missing_project_and_a_changed_one_are_named(folder):
         find_graph("hops/pairs")
 
 
-@pytest.mark.parametrize("graph", ["json/tool", "antigravity/x", "../hops/pair", "hops.evil/x", "/", "a/b/c"])
-def test_no_name_leads_to_an_import(folder, graph, monkeypatch):
-    monkeypatch.syspath_prepend(folder)
-    before = set(sys.modules)
-    for ask in (lambda: find_graph(graph), ProjectDigest(graph.partition("/")[0], "x").check):
-        with pytest.raises((SoulsGraphError, TypeError)):
-            ask()
-    assert not {"hops", "antigravity", "json.tool"} & (set(sys.modules) - before)
-
-
 def test_comments_layout_and_line_ends_do_not_change_a_digest_but_code_and_data_do(folder):
     package = folder / "hops"
     found = [project_digest(package)]

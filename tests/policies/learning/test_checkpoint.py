@@ -55,7 +55,7 @@ def assert_equal(found: object, expected: object) -> None:
 @settings(suppress_health_check=_UNHURRIED, max_examples=20)
 @given(state=_STATES)
 def test_state_comes_back_exactly(state: dict[str, object], tmp_path: Path) -> None:
-    table = {"parts/x": np.arange(1_024, dtype=np.float32), "other": np.zeros((0, 3))}
+    table = {"parts/x": np.arange(1_024, dtype=np.float32), "other": np.zeros((0, 3)), "turned": np.eye(3, 2).T}
     whole = state | {"large": {"one": {"kept": table, "count": 3}, "two": {"kept": table}}}
     write_training_state(tmp_path, whole)
     assert_equal(read_training_state(tmp_path), whole)

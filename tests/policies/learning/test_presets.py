@@ -68,7 +68,7 @@ def test_what_a_preset_has_for_one_skill_is_that_skills_until_it_is_asked_for_ot
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("fcnet_hiddens", [[64, "64"], [4_097], [8] * 17, 64, []]),
+        ("fcnet_hiddens", [[64, "64"], [4_097], 64, []]),
         ("train_batch_size_per_learner", [65_537, 10**400]),
         ("lr", [0.0, float("inf"), 10**400]),
         ("gamma", [float("nan"), 1.1, "most"]),

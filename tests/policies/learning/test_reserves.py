@@ -122,9 +122,6 @@ def test_a_transition_takes_the_memory_that_is_counted_for_it() -> None:
     assert sum(values.nbytes for values in columns) == 10 * Transitions.row_bytes(SIZE)
 
 
-TWO = transitions(2, 0)
-
-
 def test_shares_that_fill_the_batch_leave_no_own_transition() -> None:
     replay = make_replay()
     for place in range(10):

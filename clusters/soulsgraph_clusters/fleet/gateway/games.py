@@ -109,7 +109,7 @@ class RunGame(Kept):
             connection.admitted = games.admission
             sent.append(to_bytes(wire.ToGame(task=games.admission.task_for(connection))))
         if (snapshot := games.snapshot) is not None and connection.weights_version != snapshot[0]:
-            sent.append(games.admission.weights_message(snapshot, first=connection.weights_version < 0))
+            sent.append(games.admission.weights_message(snapshot, first=connection.weights_version == -1))
             connection.weights_version = snapshot[0]
         return sent
 

@@ -30,7 +30,7 @@ from soulsgraph_clusters.fleet.protocol.settings import (
     SILENT_AFTER_S,
     Fleet,
     FleetError,
-    code_digest,
+    play_digest,
 )
 from soulsgraph_clusters.fleet.protocol.task import projects_of_hello, require_projects
 from soulsgraph_envs.core.access import plain_host, split_address
@@ -76,7 +76,7 @@ class Gateway:
 
     def __init__(self, fleet: Fleet, admission: Admission | None) -> None:
         self._settings = fleet.settings
-        code_digest()  # Which takes a moment, in which no game is to wait.
+        play_digest()  # Which takes a moment, in which no game is to wait.
         self._tokens = Tokens(fleet.folder / fleet.settings.tokens)
         self._credentials = credentials_of(read_identity(fleet.settings, fleet.folder))
         self.connections = Connections()
@@ -350,7 +350,7 @@ class Gateway:
 
     def _send_weights(self, connection: Connection) -> None:
         if self._snapshot is not None and self._plays(connection) and connection.weights_version != self._snapshot[0]:
-            connection.weights = self._admission.weights_message(self._snapshot, first=connection.weights_version < 0)
+            connection.weights = self._admission.weights_message(self._snapshot, first=connection.weights_version == -1)
             connection.weights_version = self._snapshot[0]
             connection.wake()
 

@@ -256,14 +256,13 @@ class JournalSlice:
 
     Bytes travel between processes at a tenth of what their arrays would take.
 
-    `attempt` is the journal's, `decisions` what it holds by `PC/verdict`; `playing` counts the
-    games that are connected, `status` describes them about once a second. `failure` is why nothing more can be fetched.
+    `attempt` is the journal's, `decisions` what it holds by `PC/verdict`; `status` describes the games about once a
+    second. `failure` is why nothing more can be fetched.
     """
 
     attempt: str = ""
     chunks: Sequence[StoredChunk] = ()
     notes: tuple[str, ...] = ()
-    playing: int = 0
     decisions: Mapping[str, int] = field(default_factory=dict)
     status: FleetStatus | None = None
     failure: str = ""
@@ -375,9 +374,8 @@ class GatewayRunner(FetchedRunner):
         if self._journal.end <= position:
             self._gateway.appended.wait(FETCH_WITHIN_S)
         notes = tuple(self._gateway.notes.take())
-        playing = len(list(self._gateway.connections.live))
         status = self._status.update(self._version)
-        return JournalSlice.of(self._journal, position, notes=notes, playing=playing, status=status)
+        return JournalSlice.of(self._journal, position, notes=notes, status=status)
 
     def prune(self, before: int) -> None:
         """Forget what a large journal's chunks before a position hold."""

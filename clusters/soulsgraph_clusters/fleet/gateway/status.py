@@ -28,8 +28,8 @@ TICKS_PER_S = 10.0
 WINDOW_S = 30.0
 #: After so long without another try a stranger counts as refused no longer.
 REFUSED_FOR_S = 30.0
-#: What is counted of a game, beside what it lost by reason; and the rate beside those of its resets by phase.
-FINISHED, TICKS = "finished", "ticks"
+#: The rate beside those of a game's resets by phase, and decisions that no game can have finished.
+TICKS, _MOST = "ticks", 2**53
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Rates:
         said = self._said
         if said_s > (said[-1][0] if said else 0.0):
             said.append((said_s, counts))
-        while len(said) > 2 and said[1][0] < said[-1][0] - WINDOW_S:
+        while said and said[0][0] < said[-1][0] - WINDOW_S:
             said.popleft()
 
     def __call__(self, name: str) -> float:
@@ -194,18 +194,19 @@ class StatusWriter:
         """Return every game that was seen in the stage, and the PCs that play none: refused, or never seen."""
         journal, latest = self._admission.journal, self._connections.latest
         with suppress(WriteError):
+            # A message has room for more than the file.
             journal.count(
-                (one.name, one.hello.boot, what, min(count, 2**53))
+                (one.name, one.hello.boot, min(one.health.finished_decisions, _MOST), dict(one.health.lost_decisions))
                 for one in latest
-                for what, count in {**one.health.lost_decisions, FINISHED: one.health.finished_decisions}.items()
             )
         counted = journal.counted
-        rows = {name: GameStatus(name, "", 0, State.LOST, "", connected=False) for name in counted}
+        rows = {
+            name: GameStatus(name, "", 0, State.LOST, "", finished=finished, lost=dict(lost), connected=False)
+            for name, (finished, lost) in counted.items()
+        }
         open_now = self._there or {connection.name for connection in self._connections.live}
         with self._access:
-            rows |= {one.name: self._game(one, now, one.name in open_now) for one in latest}
-        for name, counts in counted.items():
-            rows[name] = replace(rows[name], finished=counts.pop(FINISHED, 0), lost=dict(counts))
+            rows |= {one.name: self._game(one, now, one.name in open_now, rows.get(one.name)) for one in latest}
         seen, named = {name.partition("/")[0] for name in rows}, self._admission.named_pcs
         # A stranger who tries no more is not refused, but gone.
         refused = {
@@ -217,7 +218,7 @@ class StatusWriter:
         absent = [replace(never, name=pc) for pc in named if pc not in seen and pc not in refused]
         return (*rows.values(), *refused.values(), *absent)
 
-    def _game(self, connection: Connection, now: float, connected: bool) -> GameStatus:
+    def _game(self, connection: Connection, now: float, connected: bool, counted: GameStatus | None) -> GameStatus:
         hello, health = connection.hello, connection.health
         metrics = {name: value for name, value in health.metrics.items() if math.isfinite(value)}
         reset_s = _behind(RESET_S, metrics)
@@ -234,6 +235,8 @@ class StatusWriter:
             stale_ticks=self._admission.stale_ticks(health.weights_version, now),
             silent_s=now - connection.heard_s,
             waiting_chunks=health.waiting_chunks,
+            finished=counted.finished if counted else 0,
+            lost=counted.lost if counted else {},
             ticks=health.ticks,
             lateness_p99_ms=metrics.get("lateness_p99_ms", 0.0),
             reset_s=reset_s,

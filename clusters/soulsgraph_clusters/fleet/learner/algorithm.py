@@ -152,8 +152,9 @@ class FleetDQN(SkillDQN):
         (answer,) = answers
         if answer.failure:
             raise SoulsGraphError(answer.failure)
-        self.live_runners, self._journaled = answer.playing, answer.decisions
+        self._journaled = answer.decisions
         self.status = answer.status or self.status
+        self.live_runners = 0 if self.status is None else sum(game.connected for game in self.status.games)
         self._next_fetch_s = began_s + (0.0 if answer.is_full else _FETCH_EVERY_S)
         self._require_attempt(answer.attempt)
         for note in answer.notes:

@@ -22,7 +22,7 @@ from soulsgraph_clusters.fleet.protocol.settings import (
     PROTOCOL,
     FleetError,
     FleetSettings,
-    code_digest,
+    play_digest,
 )
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import shown
@@ -94,7 +94,7 @@ def check_hello(hello: wire.Hello, name: str, settings: FleetSettings, address: 
 
 def other_code(hello: wire.Hello, settings: FleetSettings) -> str:
     """Return in what a game would play otherwise than the head, expected, found and remedy; empty if in nothing."""
-    there, own = hello.digests.get(CODE, ""), code_digest()
+    there, own = hello.digests.get(CODE, ""), play_digest()
     if there == own:
         return ""
     found = f"{plain(there[:12]) or 'none'} of soulsgraph {plain(hello.version) or 'unknown'}"

@@ -167,7 +167,7 @@ _DECIDING: Mapping[str, Sequence[str]] = {
 
 
 @cache
-def code_digest() -> str:
+def play_digest() -> str:
     """Return a hash of what play depends on: the shipped data, and the meaning of all code that decides with it."""
     digest = hashlib.sha256()
     for name, file in sorted(deciding_files().items()):

@@ -18,7 +18,7 @@ import numpy as np
 
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import CODE
-from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, code_digest
+from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, play_digest
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.core.config import Where, is_generated, parse, shipped_names, to_json, to_table, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
@@ -286,7 +286,7 @@ def digests_of_skills(skills: Iterable[str]) -> dict[str, str]:
 
 def make_hello(game: str, driver: str, lanes: int, **fields: Any) -> wire.Hello:
     """Return what a game of this PC says of itself, with the digests of all that its play depends on."""
-    known = {CODE: code_digest(), **{f"{_KEY}{name}": digest for name, digest in project_digests().items()}}
+    known = {CODE: play_digest(), **{f"{_KEY}{name}": digest for name, digest in project_digests().items()}}
     return wire.Hello(protocol=PROTOCOL, game=game, driver=driver, lanes=lanes, digests=known, **fields)
 
 

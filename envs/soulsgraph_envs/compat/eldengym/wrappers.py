@@ -5,7 +5,7 @@ The edge is a polygon, and what agents are shown is the signed distance to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import hypot, inf, nan
 from pathlib import Path
@@ -365,13 +365,6 @@ class ArenaBoundary:
         x_min, y_min, x_max, y_max = self.polygon.bounds
         self.x_min, self.y_min = x_min - padding, y_min - padding
         self.x_max, self.y_max = x_max + padding, y_max + padding
-
-    @classmethod
-    def disc(cls, centre: Sequence[float], radius: float) -> ArenaBoundary:
-        """Make the round arena of a simulated fight, its centre in global coordinates."""
-        from shapely import Point
-
-        return cls(Point(*on_map(centre[0], centre[1])).buffer(radius, quad_segs=90))
 
     @classmethod
     def from_path_data(

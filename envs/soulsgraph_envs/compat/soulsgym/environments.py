@@ -7,12 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack, cast
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, Space
-from gymnasium.wrappers import TransformObservation
+from gymnasium.spaces import Box
 
 from soulsgraph_envs.compat.soulsgym.fight import (
     ACTIONS,
@@ -415,18 +414,3 @@ class VordtEnv(BossEnv):
     BONFIRE, CAM_SETUP_POSE = _VORDT.bonfire, list(_VORDT.camera)
     ARENA_LIM_LOW, ARENA_LIM_HIGH = _VORDT.limits
     VORDT_MAX_HP = 1328
-
-
-def zero_based(env: gymnasium.Env[Any, Any]) -> TransformObservation[Any, Any, Any]:
-    """Shift every whole number of a dictionary observation so that its space begins at 0.
-
-    Libraries such as stable-baselines3 want that of every Discrete space.
-    """
-    spaces = cast(Dict, env.observation_space)
-    starts = {name: space.start for name, space in spaces.items() if isinstance(space, Discrete)}
-    shifted: dict[str, Space[Any]] = {name: Discrete(int(cast(Any, spaces[name]).n)) for name in starts}
-
-    def shift(shown: dict[str, Any]) -> dict[str, Any]:
-        return {**shown, **{name: shown[name] - start for name, start in starts.items()}}
-
-    return TransformObservation(env, shift, Dict({**spaces, **shifted}))

@@ -165,7 +165,7 @@ def test_a_pc_that_has_ipv6_alone_plays_by_tls_and_is_shown_with_its_address(tmp
     make_certificate(tmp_path, ["::1"])
     settings = FleetSettings(certificate=CERTIFICATE, key=KEY)
     (tmp_path / "games.toml").write_text('[[games]]\ndriver = "simulator"\nspeed = 50.0\n')
-    with GatewayHere(tmp_path, TASK, settings, host="::1") as here:
+    with GatewayHere(tmp_path, TASK, settings, host="[::1]") as here:
         here.publish()
         files = here.token_file(), tmp_path / "games.toml", tmp_path / CERTIFICATE
         options = HostOptions(here.address, *files, spool=tmp_path / "spool")

@@ -21,7 +21,3 @@ def test_no_message_leads_to_anything_but_a_refusal_or_a_verdict(messages):
     assert found["message refused"] > messages / 100
     for verdict in ("learned", "malformed", "other stage"):
         assert found[f"chunk {verdict}"] > messages / 200, verdict
-
-
-def test_the_same_seed_draws_the_same_messages():
-    assert fuzz(300, seed=3) == fuzz(300, seed=3) != fuzz(300, seed=4)

@@ -9,7 +9,7 @@ from soulsgraph_clusters.fleet.actor.stream import Stream
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import CODE
 from soulsgraph_clusters.fleet.protocol.security import write_token_file
-from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, code_digest
+from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, play_digest
 from soulsgraph_clusters.fleet.store import Spool
 
 BOOT, OTHER_BOOT = "00000000000000b0", "00000000000000b1"
@@ -94,7 +94,7 @@ def _stream(door, folder):
         boot=spool.boot,
         driver="simulator",
         lanes=3,
-        digests={CODE: code_digest()},
+        digests={CODE: play_digest()},
     )
     stream = Stream(door.head(), hello, spool, lambda _: None, lines.append)
     stream.start()

@@ -4,10 +4,10 @@ import pytest
 
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import CODE, check_chunk, check_hello, parse_message
-from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, FleetSettings, code_digest
+from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, FleetSettings, play_digest
 
 _BOOT = "0123456789abcdef"
-_HELLO = wire.Hello(protocol=PROTOCOL, game="1", boot=_BOOT, driver="simulator", lanes=1, digests={CODE: code_digest()})
+_HELLO = wire.Hello(protocol=PROTOCOL, game="1", boot=_BOOT, driver="simulator", lanes=1, digests={CODE: play_digest()})
 
 
 # What a game says of itself.

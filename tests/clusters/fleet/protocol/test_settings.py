@@ -12,9 +12,9 @@ from soulsgraph_clusters.fleet.protocol.security import CERTIFICATE, KEY, make_c
 from soulsgraph_clusters.fleet.protocol.settings import (
     FleetError,
     FleetSettings,
-    code_digest,
     deciding_files,
     load_fleet,
+    play_digest,
 )
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -112,7 +112,7 @@ def test_the_digest_of_code_is_of_its_meaning_and_of_the_data(tmp_path, monkeypa
 
     def digest(text):
         files["reward.py"].write_bytes(text.encode())
-        return code_digest.__wrapped__()
+        return play_digest.__wrapped__()
 
     plain = digest("class Reward:\n    scale: float = 1.0\n    def of(self, hit):\n        return -hit\n")
     other_looks = (

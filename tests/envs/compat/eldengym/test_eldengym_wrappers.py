@@ -171,7 +171,6 @@ def test_signed_distances_are_exact(point: tuple[float, float], distance: float,
     assert inside.tolist() == [True, False, True]
     assert nearest.tolist() == pytest.approx([2.0, 4.0, 2.0])
     # The map shows (y, -x).
-    assert ArenaBoundary.disc((3.0, 4.0), 10.0).query_sdf(4.0, 6.0) == pytest.approx((-1.0, 0.0, 1.0), abs=0.01)
 
 
 @pytest.mark.parametrize(

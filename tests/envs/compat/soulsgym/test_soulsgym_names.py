@@ -28,7 +28,6 @@ NAMES = {
     "soulsgym.envs.darksouls3.iudex": ("IudexEnv", "IudexImgEnv", "IudexEnvDemo", "IudexState"),
     "soulsgym.envs.darksouls3.vordt": ("VordtEnv", "VordtState"),
     "soulsgym.exception": ("SoulsGymException", "GameStateError", "ResetNeeded", "InvalidPlayerStateError"),
-    "soulsgym.wrappers": ("zero_based",),
 }
 
 
