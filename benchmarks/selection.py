@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import common
-from soulsgraph.continual.methods.learning import SkillTrainer, TaskWorld, Versions
+from soulsgraph.continual.methods.learning import TaskWorld, Versions, learn
 from soulsgraph.continual.methods.method import whole
 from soulsgraph.continual.selecting import Home, select
 from soulsgraph.continual.study import ContinualFolder
@@ -29,7 +29,6 @@ FAMILY = "labelled"
 
 def bench_selection(folder: ContinualFolder, asked: Namespace) -> Iterator[dict[str, Any]]:
     """Select skills for shifts of every kind, by every agent of a study; train each skill alone where that is asked."""
-    trainer = SkillTrainer(_Unwatched())
     for kind in load_family(FAMILY).kinds:
         for agent, seed in enumerate(folder.plan.seeds[: asked.agents]):
             home = folder.plan.worlds(seed)[0]
@@ -41,7 +40,7 @@ def bench_selection(folder: ContinualFolder, asked: Namespace) -> Iterator[dict[
                 row = {"kind": kind, "agent": seed, "shift": drawn, "skills": list(selection.skills)}
                 row |= {"decisions": selection.decisions, "reasons": dict(selection.reasons)}
                 if asked.truth and not shift:
-                    row |= _truth(trainer, world, versions, folder.plan.budget(1), seed)
+                    row |= _truth(world, versions, folder.plan.budget(1), seed)
                 yield row
 
 
@@ -60,11 +59,11 @@ class _Unwatched:
         return False
 
 
-def _truth(trainer: SkillTrainer, world: TaskWorld, versions: Versions, budget: int, seed: int) -> dict[str, Any]:
+def _truth(world: TaskWorld, versions: Versions, budget: int, seed: int) -> dict[str, Any]:
     """Return the wins before and after each skill alone was trained again, all others as they were."""
     wins = {"before": _wins(world, versions)}
     for index, skill in enumerate(world.plan.skill_graph.order):
-        learned = trainer.learn(world, skill, versions, versions[skill], budget, stage_seed(seed, 1, index))
+        learned = learn(_Unwatched(), world, skill, versions, versions[skill], budget, stage_seed(seed, 1, index))
         wins[skill] = _wins(world, {**versions, skill: learned.version})
     return {"wins_of_200": wins}
 

@@ -70,14 +70,6 @@ def alike(seen: Fingerprint, known: Fingerprint) -> float:
     return same / total if total else 1.0
 
 
-@dataclass(frozen=True)
-class _FightScores:
-    """Fights of a task by some versions: a score and the decisions of the last skill of each, (n,)."""
-
-    scores: npt.NDArray[np.float32]
-    lengths: npt.NDArray[np.int64]
-
-
 class ChoosingFights:
     """Fights by which versions are chosen, kept for the next choice: they are repeatable, and most versions stay.
 
@@ -86,7 +78,8 @@ class ChoosingFights:
 
     def __init__(self) -> None:
         self._recognised: dict[tuple[int, bytes], tuple[Fingerprint, int]] = {}
-        self._tried: dict[tuple[int, bytes], _FightScores] = {}
+        #: Of each fight the score, and the decisions of the last skill.
+        self._tried: dict[tuple[int, bytes], tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]] = {}
 
     def fingerprint(self, world: TaskWorld, versions: Versions) -> tuple[Fingerprint, int]:
         """Return how a task's boss moves, and the decisions that it took to see it."""
@@ -106,9 +99,9 @@ class ChoosingFights:
             played = play(world.agent(versions), seeds)
             ends = played.rows
             scores = ends[:, Column.PLAYER_HP] - ends[:, Column.BOSS_HP] + played.won
-            self._tried[key] = _FightScores(scores, played.lengths)
-        tried, asked = self._tried[key], slice(first, first + count)
-        return float(tried.scores[asked].sum()), int(tried.lengths[asked].sum())
+            self._tried[key] = scores, played.lengths
+        score, decisions = (values[first : first + count].sum() for values in self._tried[key])
+        return float(score), int(decisions)
 
 
 def choose(

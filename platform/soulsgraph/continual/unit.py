@@ -18,11 +18,11 @@ from soulsgraph.continual.methods.importance import dormant_share
 from soulsgraph.continual.methods.learning import (
     EndedStage,
     LearnedStage,
-    SkillTrainer,
     SkillVersion,
     StageHooks,
     TaskWorld,
     Versions,
+    learn,
     versions_digest,
 )
 from soulsgraph.continual.methods.method import plain, whole
@@ -68,7 +68,7 @@ def stage_seed(seed: int, position: int, skill: int) -> int:
 def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> None:
     """Train a seed's first task for all methods that learn it alike, and write versions, curve and kept decisions."""
     world, took = folder.plan.worlds(seed)[0], CpuTime()
-    trainer, versions, rows = SkillTrainer(supervisor), dict[str, SkillVersion](), list[dict[str, int]]()
+    versions, rows = dict[str, SkillVersion](), list[dict[str, int]]()
     kept, budget = dict[str, Transitions](), folder.plan.budget(0)
 
     class Keeping(StageHooks):
@@ -76,7 +76,7 @@ def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> N
             kept[skill] = ended.rows(_FIRST_ROWS, np.random.default_rng((seed, _STREAM, *skill.encode())))
 
     for index, (skill, share) in enumerate(shares(world.plan.skill_graph.order, budget, True).items()):
-        learned = trainer.learn(world, skill, versions, None, share, stage_seed(seed, 0, index), Keeping())
+        learned = learn(supervisor, world, skill, versions, None, share, stage_seed(seed, 0, index), Keeping())
         with took.paused():
             rows += curve_points(world, versions, skill, learned, rows[-1] if rows else _NOTHING)
         versions[skill] = learned.version
@@ -143,7 +143,7 @@ class UnitRun:
         self.folder, self.unit, self.supervisor = folder, unit, supervisor
         self.study, self.worlds = folder.plan, folder.plan.worlds(unit.seed)
         self.method = METHODS[unit.method](self.study.options, len(self.worlds), unit.seed)
-        self.trainer, self.done, self._took = SkillTrainer(supervisor), 0, CpuTime()
+        self.done, self._took = 0, CpuTime()
         self.progress: TaskProgress | None = None
         #: The position of the task that each skill's newest version learned in.
         self.learned_at: dict[str, int] = {}
@@ -242,7 +242,7 @@ class UnitRun:
         progress = self.progress or self._begin_task(world)
         for skill, share in [*progress.left.items()]:
             seed, before = stage_seed(self.unit.seed, world.position, order.index(skill)), dict(method.newest)
-            learned = self.trainer.learn(world, skill, before, method.start(skill), share, seed, method)
+            learned = learn(self.supervisor, world, skill, before, method.start(skill), share, seed, method)
             with self._took.paused():
                 progress.points += curve_points(world, before, skill, learned, progress.points[-1])
             self._take(world, skill, learned.version)
@@ -396,7 +396,7 @@ class UnitRun:
             budget = max(round(HELD_OUT_DECISIONS * self.study.scale), 1)
             for skill, share in shares(skills, budget, not begin).items():
                 seed = stage_seed(self.unit.seed, len(self.worlds), order.index(skill))
-                learned = self.trainer.learn(world, skill, versions, versions.get(skill), share, seed)
+                learned = learn(self.supervisor, world, skill, versions, versions.get(skill), share, seed)
                 versions[skill] = learned.version
             wins = int(play(world.agent(versions), evaluation_seeds(EVALUATION_SEED, self.study.episodes)).won.sum())
             row = {"after": self.done, "boss": boss.scenario, "wins": wins, "episodes": self.study.episodes}
@@ -411,7 +411,7 @@ class UnitRun:
         found = []
         for skill in world.skills:
             observed = skill.observation(rows, world.scenario)
-            layers = dormant_share(versions[skill.name].weights, observed, clip=world.clip(skill.name))
+            layers = dormant_share(versions[skill.name].weights, observed, clip=world.clips[skill.name])
             found.append({"after": self.done, "skill": skill.name, "share": float(np.mean(layers))})
         return found
 

@@ -223,6 +223,17 @@ class ReproductionFolder(StudyFolder[Study]):
         jobs = (REFERENCES, *self.plan.jobs())
         return tuple(Unit(job.name, _WORK, (job,), digest_of(self._inputs(job))) for job in jobs)
 
+    @property
+    def left(self) -> list[Unit]:
+        """The units that are not done, the longest of each seed first: so all cores finish at about the same time."""
+        seeds, longest = (*self.plan.seeds, REFERENCES.seed), ("end_to_end_long", "skills", "end_to_end", "references")
+
+        def place(unit: Unit) -> tuple[int, int]:
+            (job,) = unit.arguments
+            return seeds.index(job.seed), longest.index(job.part)
+
+        return sorted(super().left, key=place)
+
     def _inputs(self, job: SeedJob) -> dict[str, Any]:
         """Return what determines a job's records: its plan, who learns, and by which hyperparameters."""
         if job == REFERENCES:

@@ -295,9 +295,8 @@ class SweepResults(Printed):
     def _points(self, row: Mapping[str, Any]) -> pd.DataFrame | None:
         """Return the last stage's points of the learning curves of a trial's run; None where it has none."""
         file = self.folder.path / row["run"] / "results" / "curves.parquet"
-        if not file.exists():
+        if not file.exists() or (points := frame_of(read_rows(file))).empty:
             return None
-        points = frame_of(read_rows(file))
         return points[points["stage"] == points["stage"].iloc[-1]].sort_values("step").reset_index()
 
     def _curve_of(self, row: Mapping[str, Any]) -> pd.DataFrame | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from json import JSONDecodeError
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, ClassVar
 
 import cloudpickle
@@ -19,6 +22,7 @@ from soulsgraph.tracking.contract import Logged, LogPoint, TrackedRun, Tracker
 from soulsgraph.tune.folder import OPTIONS, RETURN, SEED, STEP, TRAINING_RETURN, WIN_RATE, Sweep, SweepFolder
 from soulsgraph.tune.member import Member, interval
 from soulsgraph.tune.trial import train_trial
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import FileLock, make_folder, remove_folder, writing
 from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects, take_over
 
@@ -112,8 +116,8 @@ def train_trials(folder: SweepFolder, quiet: bool) -> None:
     if asked.scheduler == "pbt":
         trial = tune.with_parameters(Member, folder=begun, projects=projects)
     trial = tune.with_resources(trial, {"cpu": 1})
-    with writing(folder.path):
-        for path, space in _searches(begun).items():
+    for path, space in _searches(begun).items():
+        with writing(path), _whole_state(path):
             if tune.Tuner.can_restore(str(path)):
                 tuner = tune.Tuner.restore(str(path), trial, resume_errored=True)
             else:
@@ -123,21 +127,33 @@ def train_trials(folder: SweepFolder, quiet: bool) -> None:
                 run_config = tune.RunConfig(**place, verbose=0, callbacks=[lines])
                 tuner = tune.Tuner(trial, param_space=space, tune_config=_tune_config(asked), run_config=run_config)
             tuner.fit()
-            trials = _trials_at(path)
-            if not all(one.status in (Trial.TERMINATED, Trial.ERROR) for one in trials):
-                return
-            for checkpoint in path.glob("*/checkpoint_*"):
-                if all(one.status == Trial.TERMINATED for one in trials):
-                    remove_folder(checkpoint)
+        trials = _trials_at(path)
+        if not all(one.status in (Trial.TERMINATED, Trial.ERROR) for one in trials):
+            return
+        for checkpoint in path.glob("*/checkpoint_*"):
+            if all(one.status == Trial.TERMINATED for one in trials):
+                remove_folder(checkpoint)
 
 
 def trials_of(folder: SweepFolder) -> list[Trial]:
-    """Return the trials that began."""
+    """Return the trials that began; raises SoulsGraphError where what Tune keeps is damaged."""
     return [trial for path in _searches(folder) if path.exists() for trial in _trials_at(path)]
 
 
 def _trials_at(path: Path) -> list[Trial]:
-    return list(tune.ExperimentAnalysis(str(path.absolute())).trials)
+    with _whole_state(path):
+        return list(tune.ExperimentAnalysis(str(path.absolute())).trials)
+
+
+@contextmanager
+def _whole_state(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, JSONDecodeError, UnpicklingError) as error:
+        raise SoulsGraphError(
+            f"{path}: expected what Ray Tune keeps there, found it cut short, as by a full disk; make room, remove "
+            "this folder and run the same sweep again: the runs of its trials go on."
+        ) from error
 
 
 def _searches(folder: SweepFolder) -> dict[Path, dict[str, Any]]:

@@ -121,6 +121,8 @@ def test_records_are_those_of_all_units_with_the_references_first(folder):
     assert [unit.name for unit in folder.units] == [
         "references", "100 end_to_end", "100 skills", "101 end_to_end", "101 skills"
     ]  # fmt: skip
+    # The longest are done first.
+    assert folder.left == [jobs[1], jobs[0], jobs[3], jobs[2], references]
     for unit, wins in ((jobs[3], 8), (jobs[1], 9)):
         folder.keep(unit, {"rows": [{"preset": "paper", **row(unit.arguments[0].seed, wins)}], "curves": []})
     oracle = {"preset": "paper", **row(1, 20), "part": "reference", "label": "scripted oracle"}

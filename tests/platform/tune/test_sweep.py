@@ -201,6 +201,9 @@ def test_a_curve_of_a_setting_lies_between_its_seeds_in_the_last_stage(folder: S
     points = [one for run in runs if (one := results._curve_of({"run": run})) is not None]
     assert _over_seeds(points).round(9).to_dict("split")["data"] == [[0, 20, 10, 30], [1_000, 20, 10, 30]]
     assert results._curve_of({"run": "c"}) is None
+    # A stage that was too short for a checkpoint has none either.
+    write_rows(folder.path / "d" / "results" / "curves.parquet", [])
+    assert results._curve_of({"run": "d"}) is None
 
 
 def test_a_page_draws_the_ten_best_settings_told_apart_and_every_trial(tmp_path: Path) -> None:
@@ -260,6 +263,15 @@ class FailedTrial:
 def test_an_error_that_a_full_disk_cut_short_is_a_line() -> None:
     assert "\n" not in _error(FailedTrial())
     assert "disk" in _error(FailedTrial())
+
+
+def test_a_state_of_tune_that_a_full_disk_cut_short_is_named(tmp_path: Path) -> None:
+    asked = Sweep(Plan(), SearchSpace({"gamma": (0.9,)}), (1,), scheduler="asha")
+    begun = SweepFolder.create(tmp_path / "sweep", asked)
+    begun.tune.mkdir()
+    (begun.tune / "experiment_state-2026-01-01_00-00-00.json").touch()
+    with pytest.raises(sg.SoulsGraphError, match="tune"):
+        trials_of(begun)
 
 
 def test_a_setting_that_was_drawn_twice_counts_once(folder: SweepFolder) -> None:

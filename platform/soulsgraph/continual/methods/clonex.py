@@ -10,8 +10,6 @@ import numpy as np
 from soulsgraph.continual.methods.importance import layer_outputs
 from soulsgraph.continual.methods.learning import EndedStage
 from soulsgraph.continual.methods.replay import Replay
-from soulsgraph_envs.combat.rollout import Integers
-from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning.sampler import Transitions
 
 if TYPE_CHECKING:
@@ -37,12 +35,8 @@ class ClonEx(Replay):
     def end_stage(self, skill: str, ended: EndedStage) -> None:
         """Keep observations with the actions that are best there now: those that were played include random ones."""
         rows = self.drawn(ended, self.options.reserve)
-        chosen = greedy_actions(ended.version.weights, rows, ended.hyperparameters.observation_clip)
+        clip = ended.hyperparameters.observation_clip
+        chosen = layer_outputs(ended.version.weights, rows.observations, clip)[-1].argmax(axis=1).astype(np.int64)
         # What followed is not learned from; rewards scale the margin.
         kept = replace(rows, actions=chosen, next_observations=rows.observations)
         self.reserve.setdefault(skill, []).append(kept)
-
-
-def greedy_actions(weights: Weights, rows: Transitions, clip: float) -> Integers:
-    """Return the best action for each observation, (n,)."""
-    return np.asarray(layer_outputs(weights, rows.observations, clip)[-1].argmax(axis=1), np.int64)

@@ -131,37 +131,30 @@ class TaskWorld:
 
     def network(self, skill: Skill, versions: Versions) -> FrozenNetwork:
         """Return the network by which a skill plays the task."""
-        return FrozenNetwork.of(skill, self.scenario, versions[skill.name].weights, self.clip(skill.name))
-
-    def clip(self, skill: str) -> float:
-        """Return where a skill's normalised observations are clipped."""
-        return self._clips[skill]
+        return FrozenNetwork.of(skill, self.scenario, versions[skill.name].weights, self.clips[skill.name])
 
     @cached_property
-    def _clips(self) -> dict[str, float]:
+    def clips(self) -> dict[str, float]:
+        """Where the normalised observations of each skill are clipped."""
         plan = self.plan
         return {name: plan.hyperparameters(plan.stage(name)).observation_clip for name in plan.skill_graph.order}
 
     def variants(self, versions: Versions, skill: str, learned: Sequence[Weights]) -> Agent:
         """Return the agent in as many variants as there are weights of one skill, all else by `versions`."""
-        return with_variants(self.agent(versions), self.clip(skill), [{skill: weights} for weights in learned])
-
-
-#: Draws this many of a stage's decisions by a generator, all if there are fewer.
-DrawRows = Callable[[int, np.random.Generator], Transitions]
+        return with_variants(self.agent(versions), self.clips[skill], [{skill: weights} for weights in learned])
 
 
 @dataclass(frozen=True)
 class EndedStage:
-    """What a skill's stage left: the version, how it learned, and `rows`, which draws from the decisions in its replay.
+    """What a skill's stage left: the version, how it learned, and decisions of its replay.
 
-    A replay holds a third of a stage's decisions, its last ones.
+    `rows` draws this many of them by a generator, all if there are fewer. A replay holds the last third of a stage.
     """
 
     skill: str
     version: SkillVersion
     hyperparameters: DQNHyperparameters
-    rows: DrawRows
+    rows: Callable[[int, np.random.Generator], Transitions]
 
 
 class StageHooks:
@@ -189,67 +182,45 @@ class LearnedStage:
     ticks: Mapping[int, int]
 
 
-@dataclass
-class SkillTrainer:
-    """Train skills of a task."""
+def learn(
+    supervisor: Supervisor,
+    world: TaskWorld,
+    skill: str,
+    upstream: Versions,
+    start: SkillVersion | None,
+    budget: int,
+    seed: int,
+    hooks: StageHooks = StageHooks(),  # noqa: B008 - it has no state
+) -> LearnedStage:
+    """Train a skill for `budget` of its decisions, everything upstream frozen, from a version or from nothing.
 
-    supervisor: Supervisor
+    Raises:
+        Interruption: if a stop was asked for: what was learned in the stage is lost.
+    """
+    # Imported here: they load torch and Ray, which a study need not have to be planned or scored.
+    from soulsgraph_policies.learning.algorithm import SkillDQN
+    from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 
-    def learn(
-        self,
-        world: TaskWorld,
-        skill: str,
-        upstream: Versions,
-        start: SkillVersion | None,
-        budget: int,
-        seed: int,
-        hooks: StageHooks | None = None,
-    ) -> LearnedStage:
-        """Train a skill for `budget` of its decisions, everything upstream frozen, from a version or from nothing.
-
-        Raises:
-            Interruption: if a stop was asked for: what was learned in the stage is lost.
-        """
-        plan, hooks = world.plan, hooks or StageHooks()
-        chain = (*plan.skill_graph.upstream(skill), skill)
-        skills = tuple(one for one in world.skills if one.name in chain)
-        scenario = training_scenario(world.scenario, skills[-1])
-        parent = 1 if start is not None else None
-        stage = Stage(skill, world.name, budget, seed, parent)
-        numbers = plan.hyperparameters(stage)
-        algorithm = self._build(world, skills, scenario, numbers, seed)
-        try:
-            algorithm.load_weights({one: upstream[one].weights for one in chain[:-1]})
-            if start is not None:
-                algorithm.load_weights({skill: start.weights})
-                algorithm.load_normalizer(skill, dict(start.normalizer))
-            hooks.begin_stage(algorithm, skill)
-            return self._run(algorithm, f"{world.position + 1} {world.name} {skill}", skill, hooks)
-        finally:
-            algorithm.stop()
-
-    def _build(
-        self, world: TaskWorld, skills: tuple[Skill, ...], scenario: Scenario, numbers: DQNHyperparameters, seed: int
-    ) -> SkillDQN:
-        # Imported here, as below: they load torch and Ray, which a study need not have to be planned or scored.
-        from soulsgraph_policies.learning.algorithm import SkillDQN
-        from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
-
-        plan, skill = world.plan, skills[-1]
-        config = SkillDQN.get_default_config().debugging(log_level="ERROR")
-        clips = {one.name: world.clip(one.name) for one in skills[:-1]}
-        config.stage(skills, {skill.name: numbers}, plan.method.steps_per_round, seed=seed, clips=clips)
-        lanes = plan.lanes or plan.method.lanes
-        config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0, num_envs_per_env_runner=lanes)
-        config.environment(env_config={"scenario": scenario})
-        algorithm: SkillDQN = config.build_algo()
-        return algorithm
-
-    def _run(self, algorithm: SkillDQN, name: str, skill: str, hooks: StageHooks) -> LearnedStage:
-        budget = algorithm.training[skill].hyperparameters.budget
-        progress = self.supervisor.follow(name, budget)
-        due = [budget * part // POINTS for part in range(1, POINTS)]
-        points, ticks, learned = dict[int, Weights](), dict[int, int](), algorithm.training[skill]
+    plan = world.plan
+    chain = (*plan.skill_graph.upstream(skill), skill)
+    skills = tuple(one for one in world.skills if one.name in chain)
+    numbers = plan.hyperparameters(Stage(skill, world.name, budget, seed, None if start is None else 1))
+    config = SkillDQN.get_default_config().debugging(log_level="ERROR")
+    clips = {name: world.clips[name] for name in chain[:-1]}
+    config.stage(skills, {skill: numbers}, plan.method.steps_per_round, seed=seed, clips=clips)
+    lanes = plan.lanes or plan.method.lanes
+    config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0, num_envs_per_env_runner=lanes)
+    config.environment(env_config={"scenario": training_scenario(world.scenario, skills[-1])})
+    algorithm: SkillDQN = config.build_algo()
+    name, due = f"{world.position + 1} {world.name} {skill}", [budget * part // POINTS for part in range(1, POINTS)]
+    points, ticks, learned = dict[int, Weights](), dict[int, int](), algorithm.training[skill]
+    try:
+        algorithm.load_weights({one: upstream[one].weights for one in chain[:-1]})
+        if start is not None:
+            algorithm.load_weights({skill: start.weights})
+            algorithm.load_normalizer(skill, dict(start.normalizer))
+        hooks.begin_stage(algorithm, skill)
+        progress = supervisor.follow(name, budget)
         while not algorithm.finished:
             algorithm.train()
             algorithm.drain_episodes()
@@ -258,9 +229,11 @@ class SkillTrainer:
             if due and algorithm.decisions >= due[0] and not algorithm.finished:
                 points[algorithm.decisions], ticks[algorithm.decisions] = algorithm.weights(skill), learned.ticks
                 due = [step for step in due if step > algorithm.decisions]
-            if self.supervisor.stop_requested():
+            if supervisor.stop_requested():
                 raise Interruption(f"stopped in {name}")
         version = SkillVersion(algorithm.weights(skill), learned.normalizer.get_state())
         hooks.end_stage(skill, EndedStage(skill, version, learned.hyperparameters, learned.replay.reserve))
         points[algorithm.decisions], ticks[algorithm.decisions] = version.weights, learned.ticks
         return LearnedStage(version, points, ticks)
+    finally:
+        algorithm.stop()

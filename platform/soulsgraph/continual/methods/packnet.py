@@ -73,11 +73,10 @@ class PackNet(Method):
         """Return the task's versions: what later stages keep plays as 0."""
         if position >= len(self.stages):
             return self.newest
-        return {skill: self._masked(skill, self.stages[position].get(skill, 0)) for skill in self.newest}
-
-    def _masked(self, skill: str, stages: int) -> SkillVersion:
-        version = self.newest[skill]
-        if not stages:
-            return version
-        weights = task_weights(version.weights, self.kept[skill][:stages])
-        return SkillVersion(weights, version.normalizer)
+        played = dict(self.newest)
+        for skill, stages in self.stages[position].items():
+            if stages:
+                version = self.newest[skill]
+                weights = task_weights(version.weights, self.kept[skill][:stages])
+                played[skill] = SkillVersion(weights, version.normalizer)
+        return played
