@@ -70,7 +70,7 @@ print(*(hashlib.sha256(meaning(pathlib.Path(file).read_bytes()).encode()).hexdig
 def test_what_code_means_is_the_same_text_on_every_python(version, tmp_path):
     odd = tmp_path / "odd.py"
     odd.write_text(_ODD, encoding="utf-8")
-    files = [odd, *deciding_files().values()]
+    files = [odd, *(file for file in deciding_files().values() if file.suffix == ".py")]
     found = _call(_interpreter(version), "-c", _DIGEST, meaning.__code__.co_filename, *files).split()
     assert found == [sha256(meaning(file.read_bytes()).encode()).hexdigest() for file in files]
 

@@ -34,7 +34,8 @@ def fights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _rewritten(fights: Path, folder: Path, change: Callable[[Recording], pa.Table]) -> Path:
     for path in recording_files(fights):
         recording = read_recording(path)
-        write_table(folder, recording.header, change(recording))
+        table = change(recording)
+        write_table(folder, recording.header, dict(zip(table.column_names, table.columns, strict=True)))
     return folder
 
 
