@@ -35,6 +35,8 @@ def test_fights_are_recorded_listed_checked_summarized_and_exported(printed: Run
     groups = summary["groups"]
     assert {one["player"]: one["fights"] for one in groups} == {"iudex-phase1-paper-0": 1, "oracle": 2, "probe": 1}
     assert sum(one["ticks"] for one in groups) == sum(one["ticks"] for one in listed["fights"])
+    alone = json.loads(printed("report", recording_files(tmp_path / "fights")[0], "--json"))
+    assert [one["fights"] for one in alone["groups"]] == [1]
     words = ("data", "export", "fights", "--rllib", "lock_on", "--out", "lock_on.parquet", "--json")
     assert json.loads(printed(*words))["decisions"] > 100
     assert (tmp_path / "lock_on.parquet").is_file()
