@@ -62,6 +62,8 @@ def test_a_table_is_of_its_seed_and_episodes(run):
     written = (run.path / "results" / "table.json").read_text()
     assert opened.table(8, quiet=True).frame.equals(first)
     assert (run.path / "results" / "table.json").read_text() == written
+    with run.locked(), pytest.raises(RunFolderError):
+        opened.table(9, quiet=True)
     for asked in ({"episodes": 8, "seed": 5}, {"episodes": 9, "seed": 5}, {}):
         before = (run.path / "results" / "table.json").read_text()
         found = opened.table(**asked, quiet=True).frame

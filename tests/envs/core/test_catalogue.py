@@ -47,6 +47,9 @@ def test_knight_has_the_games_numbers() -> None:
     assert (knight.body.hp, knight.body.stamina, knight.estus_heal) == (454.0, 95.0, 250.0)
     light = knight.animations.light_1
     assert (light.attack_s, light.roll_s, light.move_s) == (0.63, 0.80, 1.03)
+    # What its file leaves out binds and hits nothing.
+    idle = knight.animations.idle
+    assert (idle.attack_s, idle.roll_s, idle.move_s, idle.hit_s) == (0.0, 0.0, 0.0, -1.0)
 
 
 def test_phases_share_the_ids_of_shared_moves_and_count_without_gaps() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph_envs.core.state import RAW_SIZE, STATE_SIZE, Column, Raw, state_rows, wrap_angle
+from soulsgraph_envs.core.state import RAW_SIZE, STATE_SIZE, Column, Control, Raw, state_rows, wrap_angle
 
 FINITE = st.floats(-1e3, 1e3)
 
@@ -29,6 +29,10 @@ def test_columns_are_equation_15_in_its_order():
     )
     assert [column.name for column in Column] == expected.split()
     assert STATE_SIZE == 25
+
+
+def test_every_control_has_a_bit_of_its_own():
+    assert [*Control] == [1 << bit for bit in range(17)]
 
 
 def test_derived_columns_worked_by_hand():

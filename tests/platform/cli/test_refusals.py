@@ -317,6 +317,7 @@ _ZOO = [
     ("zoo iudex", "iudex"),
     ("zoo iudex-phase1-bset-0 --run mine", "'iudex-phase1-best-0'"),
     ("zoo iudex-phase1-best-0 --run diary", "diary"),
+    ("report iudex-phase1-best-0", "`out`"),
     ("check nobody", "nobody"),
     ("check iudex-phase1-best-0 trained", "trained"),
     ("zoo iudex-phase1-best-0 --run trained", "trained"),
@@ -423,13 +424,13 @@ def test_what_says_the_same_goes_on_as_far_as_a_cluster_that_does_not_answer(ref
 
 
 @pytest.mark.parametrize(
-    "command", ["curriculum --run", "train camera --run", "train --graph end-to-end --run", "study reproduce --run"]
+    "line", ["curriculum --run", "train camera --run", "train --graph end-to-end --run", "study reproduce --run"]
 )
-def test_nothing_is_begun_by_an_environment_that_ray_cannot_use(refuse, place, monkeypatch, command):
+def test_nothing_is_begun_by_an_environment_that_ray_cannot_use(refuse, place, monkeypatch, line):
     monkeypatch.undo()
     monkeypatch.chdir(place)
     monkeypatch.setenv("RAY_ADDRESS", "head:port")
-    assert "head:port" in refuse(*command.split(), "new")
+    assert "head:port" in refuse(*line.split(), "new")
     assert not (place / "new").exists()
 
 

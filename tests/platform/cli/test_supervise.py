@@ -181,7 +181,7 @@ def test_a_training_ends_with_its_head_and_goes_on_with_the_next(supervise):
 def test_a_run_is_locked_before_its_fleet_is_asked_for(tmp_path):
     run, file = RunFolder.create(tmp_path / "run", Plan()), tmp_path / "fleet.toml"
     file.write_text(f'listen = "127.0.0.1:{free_port()}"\n')
-    asked = run, TrainingPlace(fleet=file), Console(quiet=True)
+    asked = run, TrainingPlace(fleet=file, no_ray=True), Console(quiet=True)
     # What outlived its supervisor holds both, and only the run's lock says whose it is.
     held = pytest.raises(SoulsGraphError, match=str(os.getpid()))
     with run.locked(), sole_head(load_fleet(file)), held, training_workplace(*asked):

@@ -15,6 +15,7 @@ from soulsgraph.zoo import open_agent
 from soulsgraph.zoo.conversion import both_values, compare_model, export_onnx, recorded_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agents.foreign_files import onnx_model
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, FusedNetworks, layer_names
@@ -42,8 +43,9 @@ def _session(folder, skill):
     return onnxruntime.InferenceSession(folder / f"{skill}.onnx")
 
 
-def test_every_skill_of_an_agent_is_a_file_that_chooses_as_we_do(exported):
+def test_every_skill_of_an_agent_is_a_file_that_chooses_as_we_do_in_its_own_fights(exported, rows):
     folder, found = exported
+    assert all((fought[:, Column.PLAYER_HP] > 0.0).all() for fought in rows.values())
     assert sorted(path.name for path in folder.iterdir()) == sorted(["check.json", *(f"{s}.onnx" for s in SKILL_NAMES)])
     assert [one.skill for one in found] == [*SKILL_NAMES]
     assert all((one.observations, one.clear_differing) == (2_000, 0) for one in found)

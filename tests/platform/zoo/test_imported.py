@@ -164,6 +164,9 @@ def test_statistics_and_skills_that_do_not_fit_are_refused(refuse, trained, run,
     assert run.library.versions("camera") == [1]
 
 
-def test_the_command_imports_a_skill(printed, trained, run):
-    card = json.loads(printed("data", "import", trained[0], "--skill", "camera", "--run", run.path, "--json"))
+def test_the_command_imports_a_skill_into_a_run_that_nobody_else_writes(printed, refuse, trained, run):
+    words = ("data", "import", trained[0], "--skill", "camera", "--run", run.path, "--json")
+    with run.locked():
+        assert str(run.path) in refuse(*words)
+    card = json.loads(printed(*words))
     assert (card["skill"], card["version"]) == ("camera", 2)

@@ -296,8 +296,8 @@ class FetchedRunner(ChunkRunner):
         """Do nothing."""
 
 
-#: A journal up to this size, or half of its largest, forgets nothing: a short stage can be learned again, and
-#: exported, whole.
+#: A journal up to this size forgets nothing: a short stage can be learned again, and exported, whole. It is
+#: a quarter of what `journal_mb` may be at least.
 _KEPT_BYTES = 64 * 2**20
 
 
@@ -320,7 +320,6 @@ class GatewayRunner(FetchedRunner):
         take_over(stage.projects)
         self._task = stage.task(self.config)
         settings = stage.fleet.settings
-        self._kept_bytes = min(_KEPT_BYTES, settings.journal_bytes // 2)
         self._journal = _patiently(lambda: Journal(stage.journal, stage.name, most_bytes=settings.journal_bytes))
         try:
             admission = self._admission = Admission(self._journal, self._task, self.config.stage_seed or 0, settings)
@@ -379,7 +378,7 @@ class GatewayRunner(FetchedRunner):
 
     def prune(self, before: int) -> None:
         """Forget what a large journal's chunks before a position hold."""
-        if self._journal.size_bytes > self._kept_bytes:
+        if self._journal.size_bytes > _KEPT_BYTES:
             self._journal.prune(before)
 
     def get_training_state(self) -> dict[str, Any]:

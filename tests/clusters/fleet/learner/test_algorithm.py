@@ -180,7 +180,8 @@ class GatewayInDriver(GatewayRunner):
         return {}
 
 
-def test_a_stage_that_fills_its_journal_again_and_again_comes_to_its_end(stage, tmp_path):
+def test_a_stage_that_fills_its_journal_again_and_again_comes_to_its_end(stage, tmp_path, monkeypatch):
+    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.runner._KEPT_BYTES", 100_000)
     settings = FleetSettings("127.0.0.1:0", journal_mb=0.2)
     small = replace(stage, fleet=Fleet(settings, tmp_path), journal=tmp_path / "journal")
     algorithm = _algorithm(small, GatewayInDriver)
