@@ -16,7 +16,18 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar, get_args, runtime_checkable
 
-from soulsgraph_envs.core.config import Between, NonEmpty, Where, load, read_file, require, to_json, to_table, validate
+from soulsgraph_envs.core.config import (
+    Between,
+    NonEmpty,
+    Where,
+    find,
+    load,
+    read_file,
+    require,
+    to_json,
+    to_table,
+    validate,
+)
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.core.game import Picture
@@ -61,7 +72,7 @@ DRIVERS: tuple[Driver, ...] = get_args(Driver)
 
 @dataclass(frozen=True)
 class GameSettings:
-    """One game: its address map, process, window and bindings, checked when it is opened.
+    """One game: its address map, process, window and bindings.
 
     An empty text means the default: `process` and `window` are the address map's, `bindings` too;
     `display` is the environment's. `launch` starts the game again when it is gone.
@@ -107,7 +118,16 @@ def load_games(path: Path) -> tuple[GameSettings, ...]:
     Raises:
         DataError: for a missing, misspelt or mistyped value, or a driver that is none.
     """
-    return load(_Games, Where(path)).games
+    where, games = Where(path), load(_Games, Where(path)).games
+    for place, game in enumerate(games):
+        here = where.at("games", place)
+        if game.driver != SIMULATOR:
+            with here.at("map").referring():
+                find("attribute file" if game.driver == "siphon" else "address map", game.map)
+            if game.bindings:
+                with here.at("bindings").referring():
+                    find("bindings", game.bindings)
+    return games
 
 
 def check_side_by_side(games: Sequence[GameSettings]) -> None:

@@ -378,8 +378,9 @@ def test_a_line_is_refused_by_name_and_changes_nothing(refuse, place, line, name
         ("check", 'based_on = "iudex-full"\nname = "x"\n[transition]\nboss = "x"', "transition.boss"),
         ("curriculum --run new --scenario", f"{_OWN}flasks = -1", "mine.toml: flasks"),
         ("curriculum --run new --scenario", f"{_OWN}flask = 1", "mine.toml: flask"),
-        ("train camera --run new --games", '[[games]]\ndriver = "memory"\nmap = "ds"', "'ds'"),
-        ("train camera --run new --games", '[[games]]\ndriver = "siphon"', "'dark-souls-3-1.15.2'"),
+        ("train camera --run new --games", '[[games]]\ndriver = "memory"\nmap = "ds"', "mine.toml: games[0].map"),
+        ("train camera --run new --games", '[[games]]\ndriver = "memory"\nbindings = "x"', "games[0].bindings"),
+        ("train camera --run new --games", '[[games]]\ndriver = "siphon"', "games[0].map"),
         (
             "train camera --run new --games",
             '[[games]]\ndriver = "siphon"\nmap = "elden-ring-1.16.1"\nhost = "game-pc:port"',
