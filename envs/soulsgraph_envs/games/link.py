@@ -120,13 +120,10 @@ def load_games(path: Path) -> tuple[GameSettings, ...]:
     """
     where, games = Where(path), load(_Games, Where(path)).games
     for place, game in enumerate(games):
-        here = where.at("games", place)
-        if game.driver != SIMULATOR:
-            with here.at("map").referring():
-                find("attribute file" if game.driver == "siphon" else "address map", game.map)
-            if game.bindings:
-                with here.at("bindings").referring():
-                    find("bindings", game.bindings)
+        for field, kind in (("map", "attribute file" if game.driver == "siphon" else "address map"), ("bindings",) * 2):
+            if name := getattr(game, field):
+                with where.at("games", place, field).referring():
+                    find(kind, name)
     return games
 
 
