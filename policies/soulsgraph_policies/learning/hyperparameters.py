@@ -106,13 +106,6 @@ class DQNHyperparameters:
         row += (_LINK_BYTES if self.n_step > 1 else 0) + (_PRIORITY_BYTES if self.alpha else 0)
         return self.capacity * row
 
-    def version_bytes(self, observation_size: int, actions: int) -> int:
-        """Return the memory of a version, at most: network and statistics."""
-        sizes = (observation_size, *self.fcnet_hiddens, actions)
-        parameters = sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(sizes))
-        # Mean and deviation beside the weights, mean and variance as they go on running.
-        return 4 * parameters + 4 * 8 * observation_size
-
     @property
     def compiles(self) -> bool:
         """Whether the compiled CPU path can take the updates: two hidden layers."""

@@ -57,12 +57,6 @@ class Transitions:
             return parts[0]
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
-    @staticmethod
-    def row_bytes(observation_size: int) -> int:
-        """Return the memory of one transition."""
-        # Two observations; reward; whether it terminated; action, ticks, lane and episode.
-        return 4 * (2 * observation_size + 1) + 1 + 8 * 4
-
 
 @dataclass(frozen=True)
 class Moments:

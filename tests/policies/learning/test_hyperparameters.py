@@ -56,12 +56,6 @@ def test_only_updates_due_at_or_after_a_copy_see_it_however_many_come_in_a_round
     assert numbers.updates_before(10_000, numbers.updates_owed(10_000, 0)) == 0
 
 
-def test_a_version_takes_the_memory_of_its_network_and_statistics() -> None:
-    numbers = DQNHyperparameters(budget=1, capacity=1, fcnet_hiddens=(8, 6))
-    network, statistics = (10 + 1) * 8 + (8 + 1) * 6 + (6 + 1) * 3, 4 * 8 * 10
-    assert numbers.version_bytes(10, 3) == 4 * network + statistics
-
-
 def test_a_replay_takes_half_of_the_memory_at_most_and_those_of_a_joint_stage_count_together(monkeypatch):
     def memory(available):
         monkeypatch.setattr(

@@ -117,11 +117,6 @@ def test_every_own_transition_is_sampled_about_equally_often() -> None:
     assert abs(counts - 125).max() < 49
 
 
-def test_a_transition_takes_the_memory_that_is_counted_for_it() -> None:
-    columns = vars(transitions(10, 0)).values()
-    assert sum(values.nbytes for values in columns) == 10 * Transitions.row_bytes(SIZE)
-
-
 def test_shares_that_fill_the_batch_leave_no_own_transition() -> None:
     replay = make_replay()
     for place in range(10):
