@@ -30,6 +30,7 @@ from soulsgraph.zoo.card import agents_table, read_card
 from soulsgraph_envs.continual.families import load_family
 from soulsgraph_envs.core.files import write_text
 from toml_fields import toml_fields
+from whole_draws import page_rows as page_rows_of_whole
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -592,6 +593,10 @@ def calibrated_values(_: Rows) -> Rows:
     return _cells("\n\n" + "\n".join(page_rows(_read("calibration/calibration.json")["results"])))
 
 
+def whole_draws(_: Rows) -> Rows:
+    return _cells("\n\n" + "\n".join(page_rows_of_whole(_read("calibration/whole.json")["results"])))
+
+
 def altered_bosses(_: Rows) -> Rows:
     rows, made = _read("fidelity/summary.json")["rows"], []
     for draw in (rows[first : first + 3] for first in range(0, len(rows), 3)):
@@ -637,7 +642,7 @@ TABLES: dict[str, Callable[[Rows], Rows]] = {
         *(outside_of_expected, one_file_agent, ablation, updates_for_a_decision),
         *(recovered_in_phase_2, adapted_jointly, chain_of_bosses),
         *(needed_skills, bosses_in_sequence, labelled_shifts, option_costs, continual_methods, continual_results),
-        *(calibrated_values, altered_bosses, logged_metrics, recorded_columns),
+        *(calibrated_values, whole_draws, altered_bosses, logged_metrics, recorded_columns),
     )
 }
 _MARKED = re.compile(r"(?P<above>^<!-- table: (?P<name>\w+) -->\n(?:\|.*\n){2})(?P<rows>(?:\|.*\n)*)", re.M)
