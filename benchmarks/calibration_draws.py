@@ -147,7 +147,7 @@ def _drawn(random: np.random.Generator, span: tuple[float, float]) -> float:
 
 
 def _scale(table: dict[str, Any], random: np.random.Generator) -> None:
-    for name in _FACTORS.keys() & table.keys() - {"half_arc_rad"}:
+    for name in (name for name in _FACTORS if name in table and name != "half_arc_rad"):
         table[name] = round(table[name] * _drawn(random, _FACTORS[name]), 4)
     if table.get("half_arc_rad", _CIRCLE) < _CIRCLE:
         table["half_arc_rad"] = round(table["half_arc_rad"] * _drawn(random, _FACTORS["half_arc_rad"]), 4)

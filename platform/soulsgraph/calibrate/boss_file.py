@@ -153,7 +153,7 @@ def head_of(calibration: Calibration) -> str:
         f"Fitted to {calibration.fights} fights, {minutes:.0f} minutes of game time.",
         ", ".join(f"{count} values {verdict}" for verdict, count in counts.items() if count) + ".",
         "Behind a value that was found: its 95 % interval as the game shows it, the boss's factors in it, and how",
-        "often it was seen. A bounded value whose interval holds the shipped one stays as shipped.",
+        "often it was seen.",
     ]
     for verdict in ("not determined", "unlike the model"):
         keys = [value.key for value in calibration.boss if value.verdict == verdict]
@@ -203,8 +203,9 @@ def _keys(key: str, titles: Mapping[str, int]) -> tuple[str | int, ...] | None:
     return ("moves", titles[title], *(int(part) if part.isdigit() else part for part in inside))
 
 
-#: Kinds of times of a move, and those of which a bounded estimate is better than the shipped value.
-_TIMES, _ESTIMATED = ("length", "tracking", "lunge times", "leap", "start", "end"), ("weights", "chains")
+#: Kinds of times of a move, and those of which a bounded estimate is nearer to the truth than the shipped value.
+_TIMES = ("length", "tracking", "lunge times", "leap", "start", "end")
+_ESTIMATED = ("weights", "chains", "wait low", "wait high", "start", "end", "reach", "arc", "damage")
 
 
 def _as_written(value: ValueFit, shipped: BossData) -> float:

@@ -72,7 +72,7 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
         for number, key in keys.items()
     }
     courses = {
-        number: _course_of(keys[number], found, _opens(first.get(number), shipped.get(number), boss))
+        number: _course_of(keys[number], found, _opens(first.get(number), shipped.get(number), boss)[0])
         for number, found in moved.items()
     }
     again = move_data(fights, player, set(stances.values()), courses)
@@ -126,12 +126,18 @@ def _movement(
     return [*values, *leap_fits(key, ticks, opens, move.leap_s * factor)]
 
 
-def _opens(data: MoveData | None, move: Move | None, boss: BossData) -> float:
-    """Return when the first window of a move opens: as seen, else as shipped; 0 of a move that the data lack."""
+def _opens(data: MoveData | None, move: Move | None, boss: BossData) -> tuple[float, float, float]:
+    """Return when the first window of a move opens, s, with its interval: as seen, else as shipped.
+
+    Of a move that the data lack it is 0.
+    """
     if move is None:
-        return 0.0
+        return 0.0, 0.0, 0.0
     found = None if data is None else assign_windows(data, move.windows, boss.time_factor)[0]
-    return move.windows[0].time_s[0] * boss.time_factor if found is None else found.opens[0] / FRAMES_PER_S
+    if found is None:
+        return (move.windows[0].time_s[0] * boss.time_factor,) * 3
+    opens, low, high = (frame / FRAMES_PER_S for frame in found.opens)
+    return opens, low, high
 
 
 def _course_of(key: str, found: Sequence[ValueFit], opens_s: float) -> MoveCourse:
@@ -156,7 +162,7 @@ def _landing(
     for number, values in moved.items():
         lasts = next((value.estimate for value in values if value.key == f"{keys[number]}.leap_s"), None)
         if lasts is not None and number in data:
-            opens = _opens(data[number], shipped[number], boss)
+            opens, *_ = _opens(data[number], shipped[number], boss)
             leaps.append((data[number], opens - lasts, opens))
     return leap_short_fit(leaps, boss.motion.leap_short_m)
 

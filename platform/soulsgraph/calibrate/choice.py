@@ -19,8 +19,8 @@ from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 #: Standard deviation of the logarithm by which a shipped weight is believed to be off.
 _BELIEF = 0.5
 _FEWEST_WAITS = 4
-#: Waits of either kind from which on near ones are told apart, and how often they are drawn again for an interval.
-_FEWEST_NEAR, _REPEATED = 10, 400
+#: The fewest waits, near and far each, from which near ones are estimated, and how often they are resampled for it.
+_FEWEST_NEAR, _RESAMPLED = 10, 400
 #: The most frames from the end of a move to one that is chained to it.
 _AT_ONCE = 1.5
 #: How far a player behind the boss has to be within the edges of what counts as behind.
@@ -112,26 +112,24 @@ def choice_fits(
 
 
 def wait_fits(calm: Sequence[Onset], boss: BossData) -> list[ValueFit]:
-    """Return the ends of the uniform distributions of waits between moves, and of what a player nearby gets more.
+    """Return the ends of the uniform distributions of waits between moves, and of what a player nearby adds to them.
 
-    Those are told apart by how far the player was as the wait began: what is near is never taken for a longer wait.
+    Near and far waits differ by how far the player was as the wait began. Where only near ones were seen the sum alone
+    is known, and what is added stays as shipped.
     """
     aggression = boss.aggression
     waits = np.array([onset.wait_frames for onset in calm]) / FRAMES_PER_S
     away = np.array([onset.waited_m for onset in calm]) - aggression.near_m
     known = np.isfinite(waits)
     far, near = waits[known & (away > _MARGIN_M)], waits[known & (away < -_MARGIN_M)]
+    added = _near_wait_fits(near, far, aggression)
     if len(far) < _FEWEST_WAITS <= len(near):
-        # The sum is seen alone: that is what is played, whatever its parts are.
-        return [*_far_wait_fits(near, aggression, summed=True), *_near_wait_fits(near, far, aggression)]
-    return [*_far_wait_fits(far, aggression), *_near_wait_fits(near, far, aggression)]
+        return [*_wait_fits(near, aggression, aggression.near_wait_s), *added]
+    return [*_wait_fits(far, aggression), *added]
 
 
-def _far_wait_fits(waits: Doubles, aggression: Aggression, summed: bool = False) -> list[ValueFit]:
-    """Return the ends of waits; from those beside the player, `summed` with what is given there, the most they can be.
-
-    That is taken off as shipped then.
-    """
+def _wait_fits(waits: Doubles, aggression: Aggression, added: tuple[float, float] | None = None) -> list[ValueFit]:
+    """Return the ends of waits (n,), in s; of those to which `added` came each end is at most what was seen."""
     names = [("aggression.wait_s.0", "wait low"), ("aggression.wait_s.1", "wait high")]
     if len(waits) < _FEWEST_WAITS:
         return [ValueFit(*name, value, count=len(waits)) for name, value in zip(names, aggression.wait_s, strict=True)]
@@ -149,27 +147,28 @@ def _far_wait_fits(waits: Doubles, aggression: Aggression, summed: bool = False)
         (low - span * most - half, low - span * least + half),
         (high + span * least - half, high + span * most + half),
     )
-    more = aggression.near_wait_s if summed else (0.0, 0.0)
     return [
-        fit(*name, shipped, max(value - one, 0.0), (0.0 if summed else ends[0], ends[1]), count, unlike)
-        for name, shipped, value, ends, one in zip(names, aggression.wait_s, values, spans, more, strict=True)
+        fit(*name, shipped, max(value - more, 0.0), (ends[0] if added is None else 0.0, ends[1]), count, unlike)
+        for name, shipped, value, ends, more in zip(
+            names, aggression.wait_s, values, spans, added or (0.0, 0.0), strict=True
+        )
     ]
 
 
 def _near_wait_fits(near: Doubles, far: Doubles, aggression: Aggression) -> list[ValueFit]:
-    """Return the ends of what a player nearby gets more: from the mean and the variance of both kinds of waits."""
+    """Return the ends of what a player nearby adds, from the means and variances of near and far waits."""
     names = [(f"aggression.near_wait_s.{end}", "near waits") for end in (0, 1)]
     count = min(len(near), len(far))
     if count < _FEWEST_NEAR:
         shipped = zip(names, aggression.near_wait_s, strict=True)
         return [ValueFit(*name, value, count=count) for name, value in shipped]
     random = np.random.default_rng(0)
-    drawn = [_near_ends(*(random.choice(one, (_REPEATED, len(one))) for one in (near, far)))]
-    ends = np.array(_near_ends(near[None], far[None]))[:, 0]
-    low, high = np.quantile(drawn[0], (0.025, 0.975), axis=1)
+    resampled = _near_ends(*(random.choice(one, (_RESAMPLED, len(one))) for one in (near, far)))
+    lows, highs = np.quantile(resampled, (0.025, 0.975), axis=1)
+    ends = np.ravel(_near_ends(near[None], far[None]))
     return [
-        fit(*name, shipped, float(end), (float(least), float(most)), count)
-        for name, shipped, end, least, most in zip(names, aggression.near_wait_s, ends, low, high, strict=True)
+        fit(*name, shipped, float(end), (float(low), float(high)), count)
+        for name, shipped, end, low, high in zip(names, aggression.near_wait_s, ends, lows, highs, strict=True)
     ]
 
 

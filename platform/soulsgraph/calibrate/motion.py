@@ -24,6 +24,10 @@ _CLEAR_M = 0.25
 #: Of the speeds in a lunge or a turn, the quick ones are those in which it lasted the whole tick.
 _WHOLE = 0.93
 _FEWEST = 3
+#: What of the interval of a window's start is its frame, which the leap's own has too.
+_OPENS_S = 0.5 * _FRAME_S
+#: Spans of a lunge explain the way gone alike where they leave no more of it unexplained, a tick, than so much.
+_ALIKE_M = 1e-4
 #: A move stays on its spot where no longer time of it is unseen; a leap that was seen seldom may be off by more.
 _UNSEEN_S, _SELDOM_S = 0.15, 0.2
 #: A tick that turns by less than the first turned in no frame, by more than the second in one at least; a player
@@ -224,21 +228,22 @@ def lunge_fits(key: str, ticks: Ticks, contact: float, move: Move | None, factor
         still = not going.any() and _longest_gap_s(clear, float(ticks.end_s.max())) < _UNSEEN_S
         found = fit(*names[0], shipped[0], 0.0, (0.0, 0.0), len(speed)) if still else ValueFit(*names[0], shipped[0])
         return [found, *(ValueFit(*name, value) for name, value in zip(names[1:], shipped[1:], strict=True))]
-    begin, end, best, rms = _fit_span(clear)
+    begins, ends, speeds, rms = _fit_span(clear, shipped[0])
+    begin, end, best = begins[0], ends[0], speeds[0]
     unlike = rms > 0.3 * best * float(np.median(clear.lasted_s))
     count = int(going.sum())
-    whole = (clear.begin_s >= begin - 1e-6) & (clear.end_s <= end + 1e-6)
     wide = 0.75 * _FRAME_S if rms < 0.03 else 4.0 * _FRAME_S
-    loose = 0.01 * best if whole.sum() >= _FEWEST else 0.15 * best
+    whole = (clear.begin_s >= begin - 1e-6) & (clear.end_s <= end + 1e-6)
+    loose = 0.01 if whole.sum() >= _FEWEST else 0.15
     # An end counts where ticks beside it show that the boss stood; a body in its way hides that.
     before = clear.end_s[~going & (clear.end_s <= begin + _FRAME_S)]
     behind = clear.begin_s[~going & (clear.begin_s >= end - _FRAME_S)]
     earliest = min(begin, float(before.max()) if len(before) else 0.0)
     latest = max(end, float(behind.min()) if len(behind) else np.inf)
     spans = (
-        (best - loose, best + loose),
-        (min(begin - wide, earliest), begin + wide),
-        (end - wide, max(end + wide, latest)),
+        ((1.0 - loose) * min(speeds), (1.0 + loose) * max(speeds)),
+        (min(min(begins) - wide, earliest), max(begins) + wide),
+        (min(ends) - wide, max(max(ends) + wide, latest)),
     )
     return [
         fit(*name, value, one, span, count, unlike)
@@ -253,33 +258,50 @@ def _longest_gap_s(ticks: Ticks, until_s: float) -> float:
     return float((np.append(ticks.begin_s[order], until_s) - seen).max())
 
 
-def _fit_span(ticks: Ticks) -> tuple[float, float, float, float]:
-    """Return begin, end and speed of the one span of whole frames that best explains the way gone, and what is left."""
+def _fit_span(
+    ticks: Ticks, shipped: float | None
+) -> tuple[tuple[float, float, float], tuple[float, float, float], tuple[float, float, float], float]:
+    """Return begin, end and speed of the one span of whole frames that best explains the way gone, and what is left.
+
+    Each is the estimate with the least and the most of all spans that explain it as well: a tick that was gone all
+    through at one speed may have been gone for a frame at six times that. The shipped speed decides between these.
+    """
     begins, ends = ticks.begin_s * FRAMES_PER_S, ticks.end_s * FRAMES_PER_S
     going = ticks.ahead_m > _STILL_M_S * ticks.lasted_s
     early, late = np.floor(begins[going].min()), np.ceil(ends[going].max())
     firsts = np.arange(early - 1, np.floor(max(np.quantile(begins[going], 0.1), early)) + 14)
     lasts = np.arange(np.floor(min(np.quantile(ends[going], 0.9), late)) - 14, late + 2)
-    best = (np.inf, 0.0, 0.0, 0.0)
-    for first in firsts:
+    costs, speeds = np.full((2, len(firsts), len(lasts)), np.inf)
+    for place, first in enumerate(firsts):
         inside = np.minimum(ends[:, None], lasts) - np.maximum(begins[:, None], first)
         inside = np.clip(inside, 0.0, None) * _FRAME_S
-        speeds = (inside * ticks.ahead_m[:, None]).sum(axis=0) / np.maximum((inside**2).sum(axis=0), 1e-12)
-        wrong = np.abs(ticks.ahead_m[:, None] - speeds * inside)
+        speeds[place] = (inside * ticks.ahead_m[:, None]).sum(axis=0) / np.maximum((inside**2).sum(axis=0), 1e-12)
+        wrong = np.abs(ticks.ahead_m[:, None] - speeds[place] * inside)
         # Of a tick that a wall or a body cut short one does not know it: large misses count as moderate ones.
-        cost = np.minimum(wrong, 0.15).mean(axis=0)
-        at = int(np.argmin(cost))
-        if lasts[at] > first and cost[at] < best[0]:
-            best = (float(cost[at]), float(first), float(lasts[at]), float(speeds[at]))
-    cost, first, last, speed = best
+        costs[place] = np.where(lasts > first, np.minimum(wrong, 0.15).mean(axis=0), np.inf)
+    rows, columns = np.nonzero(costs <= costs.min() + _ALIKE_M)
+    alike = speeds[rows, columns]
+    chosen = int(np.argmin(alike if not shipped else np.abs(np.log(np.maximum(alike, 1e-9) / shipped))))
+    first, last = firsts[rows[chosen]], lasts[columns[chosen]]
     whole = (begins >= first) & (ends <= last)
     if whole.sum() >= _FEWEST:
-        speed = float(np.median(ticks.ahead_m[whole] / ticks.lasted_s[whole]))
-    return max(first, 0.0) * _FRAME_S, last * _FRAME_S, speed, cost
+        alike = np.array([np.median(ticks.ahead_m[whole] / ticks.lasted_s[whole])])
+    begun, ended = np.maximum(firsts[rows], 0.0) * _FRAME_S, lasts[columns] * _FRAME_S
+    chosen_speed = alike[min(chosen, len(alike) - 1)]
+    return (
+        (float(max(first, 0.0) * _FRAME_S), float(begun.min()), float(begun.max())),
+        (float(last * _FRAME_S), float(ended.min()), float(ended.max())),
+        (float(chosen_speed), float(alike.min()), float(alike.max())),
+        float(costs[rows[chosen], columns[chosen]]),
+    )
 
 
-def leap_fits(key: str, ticks: Ticks, window_s: float, shipped_s: float) -> list[ValueFit]:
-    """Return how long a leap takes before its window opens, by the ticks of its move."""
+def leap_fits(key: str, ticks: Ticks, opens_s: tuple[float, float, float], shipped_s: float) -> list[ValueFit]:
+    """Return how long a leap takes before its window opens, by the ticks of its move.
+
+    When it takes off is seen; `opens_s` is when the window opens, with the interval.
+    """
+    window_s, earliest, latest = opens_s
     found = []
     for own in _by_spell(ticks.where(ticks.begin_s < window_s)):
         speed = own.gone_m / own.lasted_s
@@ -294,8 +316,9 @@ def leap_fits(key: str, ticks: Ticks, window_s: float, shipped_s: float) -> list
             found.append(window_s - (own.end_s[first] - lasted))
     if not found:
         return [ValueFit(f"{key}.leap_s", "leap", shipped_s)]
-    median, interval, _ = middle(found, 0.75 * _FRAME_S if len(found) >= _FEWEST else _SELDOM_S)
-    return [fit(f"{key}.leap_s", "leap", shipped_s, median, interval, len(found))]
+    median, (low, high), _ = middle(found, 0.75 * _FRAME_S if len(found) >= _FEWEST else _SELDOM_S)
+    span = (min(low, low + earliest - window_s + _OPENS_S), max(high, high + latest - window_s - _OPENS_S))
+    return [fit(f"{key}.leap_s", "leap", shipped_s, median, span, len(found))]
 
 
 def leap_short_fit(data: Sequence[tuple[MoveData, float, float]], shipped: float) -> ValueFit:

@@ -8,11 +8,10 @@ shipped value, has the estimates and their intervals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import inf, log, pi
-from typing import Any
 
 import numpy as np
 
@@ -29,13 +28,11 @@ _AT_ONCE, _LATE, _NEVER, _UNSEEN = log(0.75), log(0.25 / 30), log(1e-4), log(0.0
 _MOST_STARTS = 14
 #: The shares of a shipped reach and half arc within which the player surely is inside, and may be.
 _SURELY, _PERHAPS = (0.75, 0.6), (1.3, 1.5)
-#: Of a way to give blows to windows that is never true, and of a blow that is surely one window's.
-_NO_WAY, _SURE = 1e-6, 0.95
-#: By how much log-likelihoods of ways are divided: sectors and times, known as shipped alone, may be wrong for several
-#: blows at once.
-_DOUBT = 3.0
-#: The shares of a shipped reach and half arc within which the player is inside whatever the true ones are.
-_SURE_REACH, _SURE_ARC = 0.75, 0.6
+#: The weight below which an assignment of blows to windows is left out, and that with which a blow is one window's.
+_NEGLIGIBLE, _SURE = 1e-6, 0.95
+#: By how much log-likelihoods of assignments are divided: sectors and times, known as shipped alone, may be wrong for
+#: several blows at once.
+_TEMPERATURE = 3.0
 #: How soft the edge of a sector is: metres and radians that a place between two readings may be off by.
 _SOFT_M, _SOFT_RAD = 0.03, 0.03
 #: The share of performances that the model may have wrong.
@@ -69,8 +66,8 @@ class WindowData:
 def assign_windows(data: MoveData, shipped: Sequence[HitWindow], time_factor: float) -> list[WindowData | None]:
     """Return for each shipped window the blows that are its own, None where none is; without any shipped, those seen.
 
-    Every window strikes once in a performance, as soon as it is open and the player within it. Blows that may be of
-    another window are nobody's.
+    Every window strikes once in a performance, as soon as it is open and the player within it. A blow that may be of
+    several windows is assigned to none.
     """
     frames = data.hits[:, 1]
     if not len(frames):
@@ -130,48 +127,48 @@ def _openings(data: MoveData, window: HitWindow) -> _Openings:
 
 
 def _most_likely(data: MoveData, shipped: Sequence[HitWindow], time_factor: float) -> list[WindowData | None]:
-    """Weigh every way to give the blows to the windows, and return what nearly all of the likely ones agree on."""
+    """Weigh every assignment of blows to windows, and return what nearly all of the likely ones agree on.
+
+    An assignment is the frame of the first blow of each window that struck, by the window's number: later blows are its
+    own until another window's begin.
+    """
     frames = data.hits[:, 1]
     counts = np.bincount(frames, minlength=data.frames)
     likely = np.argsort(-counts, kind="stable")[:_MOST_STARTS]
     candidates = sorted(int(frame) for frame in likely if counts[frame])
     opened = [_openings(data, window) for window in shipped]
-    ways: list[tuple[list[int | None], float]] = []
-    for seen in product((True, False), repeat=len(shipped)):
-        places = [place for place, one in enumerate(seen) if one]
-        for starts in combinations(candidates, len(places)):
-            value = _UNSEEN * (len(shipped) - len(places)) + _fit_of_starts(
-                data, starts, [shipped[place] for place in places], time_factor, [opened[place] for place in places]
-            )
-            way: list[int | None] = [None] * len(shipped)
-            for place, start in zip(places, starts, strict=True):
-                way[place] = start
-            ways.append((way, value))
-    values = np.array([value for _, value in ways])
-    weights = np.exp((values - values.max()) / _DOUBT)
+    expected = [window.time_s[0] * time_factor * FRAMES_PER_S for window in shipped]
+    assignments = list[dict[int, int]]()
+    for count in range(len(shipped) + 1):
+        for numbers, starts in product(combinations(range(len(shipped)), count), combinations(candidates, count)):
+            assignments.append(dict(zip(numbers, starts, strict=True)))
+    values = np.array([
+        _UNSEEN * (len(shipped) - len(one))
+        + _fit_of_starts(data, list(one.values()), [shipped[number] for number in one], time_factor,
+                         [opened[number] for number in one])
+        for one in assignments
+    ])  # fmt: skip
+    weights = np.exp((values - values.max()) / _TEMPERATURE)
     weights /= weights.sum()
-    best = ways[int(values.argmax())][0]
     own, opens = np.zeros((len(shipped), len(frames))), np.zeros((len(shipped), data.frames))
-    for (way, _), weight in zip(ways, weights.tolist(), strict=True):
-        if weight > _NO_WAY:
-            for place, start, behind in _spans(way, data.frames):
-                own[place] += weight * ((frames >= start) & (frames < behind))
-                expected = shipped[place].time_s[0] * time_factor * FRAMES_PER_S
-                earlier = max((one for one in way[:place] if one is not None), default=-1) + 1
-                opens[place] += weight * _opening(opened[place], earlier, start, expected, data.frames)
+    for place in np.flatnonzero(weights > _NEGLIGIBLE):
+        earlier = 0
+        for number, start in assignments[place].items():
+            own[number] += weights[place] * ((frames >= start) & (frames < _behind(assignments[place], start, data)))
+            opens[number] += weights[place] * _opening(opened[number], earlier, start, expected[number], data.frames)
+            earlier = start + 1
+    best = assignments[int(values.argmax())]
     return [
-        WindowData(start, np.flatnonzero(own[place] >= _SURE), behind, _interval(opens[place]))
-        if start is not None and (own[place] >= _SURE).any()
+        WindowData(best[number], sure, _behind(best, best[number], data), _interval(opens[number]))
+        if number in best and len(sure := np.flatnonzero(own[number] >= _SURE))
         else None
-        for place, start, behind in _spans(best, data.frames, whole=True)
+        for number in range(len(shipped))
     ]
 
 
-def _spans(way: Sequence[int | None], frames: int, whole: bool = False) -> Iterator[tuple[int, Any, int]]:
-    """Yield the windows that a way has, or all, each with its first frame and that of the next one."""
-    for place, start in enumerate(way):
-        if whole or start is not None:
-            yield place, start, next((one for one in way[place + 1 :] if one is not None), frames)
+def _behind(assignment: Mapping[int, int], start: int, data: MoveData) -> int:
+    """Return the frame from which blows are the next window's."""
+    return min((other for other in assignment.values() if other > start), default=data.frames)
 
 
 def _opening(opened: _Openings, earlier: int, start: int, expected: float, frames: int) -> Doubles:
@@ -188,7 +185,7 @@ def _opening(opened: _Openings, earlier: int, start: int, expected: float, frame
 
 
 def _interval(chances: Doubles) -> tuple[float, float, float]:
-    """Return the likeliest frame and the 95 % interval."""
+    """Return the median frame and the 95 % interval."""
     total = np.cumsum(chances) / chances.sum()
     low, middle, high = (int(np.searchsorted(total, share)) for share in (0.025, 0.5, 0.975))
     return float(middle), low - 0.5, high + 0.5

@@ -132,6 +132,20 @@ def test_the_files_hold_what_was_found_and_leave_the_rest(found: Calibration, al
         write_fitted(tmp_path / "mine.toml", found, "iudex-phase1", altered, _BOSS)
 
 
+def test_a_bounded_wait_is_written_as_seen_and_a_bounded_lunge_as_shipped(found: Calibration, tmp_path: Path) -> None:
+    bounds = {"aggression.wait_s.1": (2.9, 2.0, 3.5), "moves.thrust.lunge_m_s": (5.5, 4.0, 7.0)}
+    values = [
+        replace(value, estimate=estimate, low=low, high=high, verdict="bounded")
+        for value in found.boss
+        if value.key in bounds
+        for estimate, low, high in [bounds[value.key]]
+    ]
+    path, _ = write_fitted(tmp_path / "mine.toml", replace(found, boss=values), "iudex-phase1", "iudex-phase1", _BOSS)
+    written = load_boss(path)
+    assert written.aggression.wait_s == (_BOSS.aggression.wait_s[0], 2.9)
+    assert written.moves == _BOSS.moves
+
+
 def test_few_rows_determine_little(fought: FightSet) -> None:
     short = replace(fought, fights=tuple(fought.fights[:2]))
     some, all_of_it = calibrate(short, _BOSS, _PLAYER).counts, calibrate(fought, _BOSS, _PLAYER).counts

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from calibration_draws import ALTERATIONS, LEAST, MOST, draw_alterations
 from soulsgraph.calibrate.boss_file import write_tables
 from soulsgraph.calibrate.choice import Onset, luce_fits, wait_fits
-from soulsgraph.calibrate.motion import Ticks, best_edge, lunge_fits
+from soulsgraph.calibrate.motion import Ticks, best_edge, leap_fits, lunge_fits
 from soulsgraph.calibrate.moves import MoveData
 from soulsgraph.calibrate.rows import Flags
 from soulsgraph.calibrate.values import fit, middle
@@ -59,6 +59,29 @@ def test_a_lunge_is_found_where_it_was_seen_alone(begin: float, lasts: float, sp
     assert (still[0].verdict, still[0].estimate) == ("determined", 0.0)
 
 
+def test_a_lunge_that_whole_ticks_show_for_a_moment_alone_is_as_near_the_shipped_one_as_may_be() -> None:
+    # Always the same tick of 0.1 s goes 0.95 m, and those behind it are hidden: a frame of 57 m/s would explain it too.
+    begin = np.tile(np.arange(0.0, 0.75, 0.1), 4)
+    gone, none = np.where(begin > 0.65, 0.95, 0.0), 0.0 * begin
+    numbers = np.repeat(np.arange(4), 8)
+    ticks = Ticks(numbers, numbers, begin, begin + 0.1, gone, gone, none, none, none, none + 5.0)
+    move = replace(_BOSS.moves[0], runs_through=False, lunge_m_s=7.0)
+    speed, first, last = lunge_fits("m", ticks, 1.0, move, 1.0)
+    assert (speed.estimate, first.estimate, last.verdict) == (pytest.approx(9.5), pytest.approx(0.7), "bounded")
+
+
+def test_a_leap_is_known_as_well_as_its_window() -> None:
+    begin = np.tile(np.arange(0.0, 1.15, 0.1), 4)
+    gone, none = np.where(begin > 0.45, 0.5, 0.0), 0.0 * begin
+    numbers = np.repeat(np.arange(4), 12)
+    ticks = Ticks(numbers, numbers, begin, begin + 0.1, gone, gone, none, none, none, none + 5.0)
+    (sure,) = leap_fits("m", ticks, (1.1, 1.0925, 1.1075), 0.6)
+    assert (sure.estimate, sure.verdict) == (pytest.approx(0.6, abs=0.02), "determined")
+    (vague,) = leap_fits("m", ticks, (1.1, 0.9, 1.3), 0.6)
+    assert (vague.low, vague.high) == (pytest.approx(0.4, abs=0.03), pytest.approx(0.8, abs=0.03))
+    assert vague.verdict == "bounded"
+
+
 def test_a_few_wrong_values_move_an_edge_little() -> None:
     values = np.linspace(0.0, 10.0, 1001)
     below = values < 4.0
@@ -86,7 +109,7 @@ def test_waits_that_are_far_from_uniform_are_unlike_the_model() -> None:
 
 
 @pytest.mark.parametrize("far", [0, 150])
-def test_what_is_given_to_a_player_nearby_is_never_taken_for_a_longer_wait(far: int) -> None:
+def test_waits_beside_the_player_are_estimated_apart_from_others(far: int) -> None:
     random = np.random.default_rng(4)
     waits, more = random.uniform(48.0, 180.0, 300), random.uniform(18.0, 60.0, 300)
     near = [Onset(0, 1.0, float(wait + one), 1.0, False, False, False) for wait, one in zip(waits, more, strict=True)]
