@@ -106,7 +106,7 @@ _FACTORS = {
 }  # fmt: skip
 _NUMBERS = {"damage_spread": (0.03, 0.18), "chain_chance": (0.05, 0.45), "low": (0.5, 1.4), "high": (2.2, 4.2)}
 _WEIGHT = 0.9
-#: Of values that no estimator has, and of the player.
+#: Of values that a boss may have otherwise as well, and of the player.
 _NEAR_WAIT, _REAR_CHANCE = ((0.0, 0.4), (0.5, 1.2)), (0.1, 0.9)
 _PLAYER = {
     "run": ("speed_m_s",), "roll": ("cost", "speed_m_s", "invulnerable_s"), "attack": ("cost",),
@@ -115,11 +115,11 @@ _PLAYER = {
 _PLAYERS_FACTOR = (0.85, 1.2)
 
 
-def draw_whole(boss: str, seed: int, folder: Path, unestimated: bool = False) -> Path:
-    """Alter all values of a shipped boss that have estimators at once and write it as a file of a folder.
+def draw_whole(boss: str, seed: int, folder: Path, others: bool = False) -> Path:
+    """Alter nearly all values of a shipped boss at once and write it as a file of a folder.
 
-    `unestimated` alters some that have none as well: waits beside the player, chains' length and what comes for a
-    player behind. Returns the file's path.
+    `others` alters more as well: waits beside the player, chains' length and what comes for a player behind. Returns
+    the file's path.
     """
     random = np.random.default_rng(seed)
     while True:
@@ -132,7 +132,7 @@ def draw_whole(boss: str, seed: int, folder: Path, unestimated: bool = False) ->
         tables["aggression"]["wait_s"] = [_drawn(random, _NUMBERS[end]) for end in ("low", "high")]
         for move in tables["moves"]:
             _alter_move(move, random)
-        if unestimated:
+        if others:
             tables["aggression"]["near_wait_s"] = [_drawn(random, ends) for ends in _NEAR_WAIT]
             tables["aggression"]["chain_most"] += 1
             tables["rear"]["counter_chance"] = _drawn(random, _REAR_CHANCE)
@@ -207,7 +207,8 @@ def truth_of(boss: BossData, shipped: BossData) -> dict[str, float]:
     truth = {f"motion.{name}": float(value) for name, value in vars(boss.motion).items()}
     waits = {"wait_s": boss.aggression.wait_s, "near_wait_s": boss.aggression.near_wait_s}
     truth |= {f"aggression.{name}.{end}": value for name, ends in waits.items() for end, value in enumerate(ends)}
-    truth |= {"aggression.chain_chance": boss.aggression.chain_chance}
+    truth |= {f"aggression.{name}": float(getattr(boss.aggression, name)) for name in ("chain_chance", "chain_most")}
+    truth["rear.counter_chance"] = boss.rear.counter_chance
     truth |= {"radius_m": boss.radius_m, "damage_spread": boss.damage_spread}
     for move in boss.moves:
         key = f"moves.{move.title}"

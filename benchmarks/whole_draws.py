@@ -2,8 +2,9 @@
 
 python benchmarks/whole_draws.py --first 600 --out docs/results/calibration
 
-Twenty draws of `iudex-phase1`: twelve in which every value with an estimator is altered, four with another player too,
-and four with other values that have none. An agent of the zoo fights alone, or half of the time with the probe.
+Twenty draws of `iudex-phase1`: twelve in which nearly every value is altered, four with another player too, and four
+with waits beside the player, the length of chains and counters too. An agent of the zoo fights alone, or half of the
+time with the probe.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ AGENTS, FIGHTS, CLOSE = (PLAYED[0], PLAYED[1], PLAYED[3]), 1000, 0.05
 #: A determined value is wrong where it is off by more than this share of the truth, and a time by a frame.
 WRONG = 0.08
 #: Kinds of which a sample says little, whatever its length.
-_APART = ("weights", "chains", "distances")
+_APART = ("weights", "chains", "rear", "distances")
 #: Kinds that are times, for which a frame is no error.
 _TIMES = ("length", "tracking", "lunge times", "leap", "start", "end", "wait low", "wait high", "near waits")
 _PROBE_SEED = 7
@@ -48,7 +49,7 @@ _PROBE_SEED = 7
 
 def measure(seed: int, kind: str, folder: Path) -> dict[str, Any]:
     """Return the scored values of one draw by condition, and win rates in the true and in the last fitted fight."""
-    boss = draw_whole(BOSS, seed, folder, unestimated=kind == KINDS[-1])
+    boss = draw_whole(BOSS, seed, folder, others=kind == KINDS[-1])
     shipped, scenario = load_boss(BOSS), folder / f"draw-{seed}-fight.toml"
     tables = {"based_on": SCENARIO, "name": f"draw-{seed}", "boss": boss.name}
     own = load_scenario(SCENARIO).player

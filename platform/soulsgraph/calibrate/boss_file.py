@@ -209,7 +209,9 @@ _ESTIMATED = ("weights", "chains", "wait low", "wait high", "start", "end", "rea
 
 
 def _as_written(value: ValueFit, shipped: BossData) -> float:
-    """Return the number of a value in the file, without the boss's factors."""
+    """Return the number of a value in the file, without the boss's factors; a count of moves is whole."""
+    if value.key == "aggression.chain_most":
+        return int(_value_in_file(value))
     times = value.kind in _TIMES and value.key.startswith("moves.")
     factor = shipped.time_factor if times else shipped.damage_factor if value.kind == "damage" else 1.0
     return round(_value_in_file(value) / (factor or 1.0), 5)

@@ -21,6 +21,8 @@ _BELIEF = 0.5
 _FEWEST_WAITS = 4
 #: The fewest waits, near and far each, from which near ones are estimated, and how often they are resampled for it.
 _FEWEST_NEAR, _RESAMPLED = 10, 400
+#: The chance that a chain was never longer than those seen although it may be, from which on it may not.
+_CHAIN_DOUBT = 0.001
 #: The most frames from the end of a move to one that is chained to it.
 _AT_ONCE = 1.5
 #: How far a player behind the boss has to be within the edges of what counts as behind.
@@ -52,10 +54,16 @@ class Onset:
 
 @dataclass(frozen=True)
 class FightCourse:
-    """What a fight shows of choices: the beginnings of moves, and whether a move followed at once where one could."""
+    """What a fight shows of choices: the beginnings of moves, and what the boss did about a player behind it.
+
+    `followed` has, for each move that ended, how many were chained up to it, and whether one followed at once;
+    `countered` and `turned` count the answers to a player behind.
+    """
 
     onsets: Sequence[Onset]
-    followed: Sequence[bool]
+    followed: Sequence[tuple[int, bool]]
+    countered: int
+    turned: int
 
 
 def course_of(fight: FightRows, boss: BossData, stances: Collection[int], farthest_m: float) -> FightCourse:
@@ -66,9 +74,11 @@ def course_of(fight: FightRows, boss: BossData, stances: Collection[int], farthe
     aside = np.abs(wrapped_angles(np.arctan2(-dx, -dy) - raw[:, Raw.BOSS_ANGLE]))
     counters = {move.id for move in boss.moves if move.title == boss.rear.counter and not move.weight}
     enraged = raw[:, Raw.BOSS_HP] < boss.enraged.below_hp_ratio * boss.hp_max
-    found, followed = list[Onset](), list[bool]()
+    found, followed = list[Onset](), list[tuple[int, bool]]()
     before: Spell | None = None
-    links, own = 0, list(spells(fight))
+    own, countered = list(spells(fight)), 0
+    # How many moves were chained up to the last one, None where that is not known.
+    links: int | None = None
     for place, spell in enumerate(own):
         if spell.number in stances:
             continue
@@ -85,30 +95,51 @@ def course_of(fight: FightRows, boss: BossData, stances: Collection[int], farthe
             turned = (fight.boss[between] == boss.animations.turn.id) | (fight.boss[between] >= FIRST_UNKNOWN)
             held = turned.any() or behind or (distance[between] > farthest_m).any()
             wait = np.nan if chained or held else gap + 1.0
-        links = links + 1 if chained else 0
+        if spell.number in counters:
+            # A counter may come in the midst of a chain, whose rest is what was left of it.
+            links = None
+            countered += int(behind and spell.first > 0)
+        elif not chained:
+            links = 0 if before is not None and before.ended else None
+        elif links is not None:
+            links += 1
         if spell.first > 0:
             rages = bool(enraged[max(spell.first - 1, 0)])
             found.append(Onset(spell.number, far, wait, waited, chained, behind, rages))
         # Counted by the row behind a move, not by the next move: fights that end before it would be missing.
-        free = links < boss.aggression.chain_most and spell.number not in counters
-        if spell.ended and free and not enraged[spell.last]:
+        if spell.ended and links is not None and not enraged[spell.last]:
             following = own[place + 1]
             gap = (following.start_s - spell.start_s - spell.length_s) * FRAMES_PER_S
             at_once = following.number not in stances and following.number not in counters
-            followed.append(at_once and gap < _AT_ONCE)
+            followed.append((links, at_once and gap < _AT_ONCE))
         before = spell
-    return FightCourse(found, followed)
+    return FightCourse(found, followed, countered, _turns(own, boss))
+
+
+def _turns(own: Sequence[Spell], boss: BossData) -> int:
+    """Return how often the boss decided to turn to a player behind it: a turn may follow another without a break."""
+    number, lasts = boss.animations.turn.id, round(boss.rear.turn_s * FRAMES_PER_S) + 1
+    count, begun = 0, None
+    for spell in own:
+        if spell.number == number:
+            begun = spell.start_s if begun is None else begun
+        elif begun is not None:
+            count += max(round((spell.start_s - begun) * FRAMES_PER_S / lasts), 1)
+            begun = None
+    return count
 
 
 def choice_fits(
     fights: Sequence[FightRows], boss: BossData, stances: Collection[int], keys: Mapping[int, str]
 ) -> list[ValueFit]:
-    """Return waits, the chance of a chain, distances and weights of moves; `keys` are those of the moves by number."""
+    """Return waits, chains, counters, distances and weights of moves; `keys` are those of the moves by number."""
     farthest = max((move.distance_m[1] for move in boss.moves if move.weight > 0), default=np.inf)
     courses = [course_of(fight, boss, stances, farthest) for fight in fights]
     calm = [onset for course in courses for onset in course.onsets if not onset.enraged]
     followed = [one for course in courses for one in course.followed]
-    return [*wait_fits(calm, boss), _chain_fit(followed, boss), *_weight_fits(calm, boss, keys)]
+    countered, turned = (sum(getattr(course, name) for course in courses) for name in ("countered", "turned"))
+    counter = _share_fit("rear.counter_chance", "rear", boss.rear.counter_chance, countered, countered + turned)
+    return [*wait_fits(calm, boss), *chain_fits(followed, boss), counter, *_weight_fits(calm, boss, keys)]
 
 
 def wait_fits(calm: Sequence[Onset], boss: BossData) -> list[ValueFit]:
@@ -180,13 +211,34 @@ def _near_ends(near: Doubles, far: Doubles) -> tuple[Doubles, Doubles]:
     return low, np.maximum(2.0 * middle - low, low)
 
 
-def _chain_fit(followed: Sequence[bool], boss: BossData) -> ValueFit:
-    key, shipped = "aggression.chain_chance", boss.aggression.chain_chance
-    if not followed:
-        return ValueFit(key, "chains", shipped)
-    interval = wilson_interval(sum(followed), len(followed))
-    share = sum(followed) / len(followed)
-    return fit(key, "chains", shipped, share, (interval.low, interval.high), len(followed))
+def chain_fits(followed: Sequence[tuple[int, bool]], boss: BossData) -> list[ValueFit]:
+    """Return the chance of a chain and the most moves in one, from how many were chained and whether one followed."""
+    shipped = boss.aggression
+    longest = max((links + 1 for links, followed_at_once in followed if followed_at_once), default=0)
+    most = max(longest, shipped.chain_most)
+    free = [at_once for links, at_once in followed if links < longest]
+    chance = (sum(free) / len(free)) if free else 0.0
+    # Where the longest chain could have gone on often enough, it is the longest.
+    ended = sum(links == longest for links, _ in followed)
+    missed = (1.0 - chance) ** ended
+    sure = bool(longest) and missed < _CHAIN_DOUBT
+    if sure:
+        most = longest
+    value = ValueFit("aggression.chain_most", "chains", shipped.chain_most, count=ended)
+    if sure or longest > shipped.chain_most:
+        high = float(longest) if sure else None
+        value = replace(value, estimate=float(longest), low=float(longest), high=high)
+        value = replace(value, verdict="determined" if sure and ended >= _FEWEST_WAITS else "bounded")
+    free = [at_once for links, at_once in followed if links < most]
+    return [_share_fit("aggression.chain_chance", "chains", shipped.chain_chance, sum(free), len(free)), value]
+
+
+def _share_fit(key: str, kind: str, shipped: float, count: int, total: int) -> ValueFit:
+    """Return a probability, from how often something came of how often it could."""
+    if not total:
+        return ValueFit(key, kind, shipped)
+    interval = wilson_interval(count, total)
+    return fit(key, kind, shipped, count / total, (interval.low, interval.high), total)
 
 
 def _weight_fits(calm: Sequence[Onset], boss: BossData, keys: Mapping[int, str]) -> list[ValueFit]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from calibration_draws import ALTERATIONS, LEAST, MOST, draw_alterations
 from soulsgraph.calibrate.boss_file import write_tables
-from soulsgraph.calibrate.choice import Onset, luce_fits, wait_fits
+from soulsgraph.calibrate.choice import Onset, chain_fits, luce_fits, wait_fits
 from soulsgraph.calibrate.motion import Ticks, best_edge, leap_fits, lunge_fits
 from soulsgraph.calibrate.moves import MoveData
 from soulsgraph.calibrate.rows import Flags
@@ -126,6 +126,31 @@ def test_waits_beside_the_player_are_estimated_apart_from_others(far: int) -> No
         value = found[f"aggression.near_wait_s.{end}"]
         assert value.known == bool(far)
         assert not far or (value.low or 0.0) <= truth <= (value.high or 0.0)
+
+
+@given(chance=st.floats(0.1, 0.9), most=st.integers(0, 4), seed=st.integers(0, 1000))
+@settings(max_examples=30, derandomize=True)
+def test_chains_are_as_long_as_seen_and_as_likely_as_while_they_could_go_on(
+    chance: float, most: int, seed: int
+) -> None:
+    random, ended = np.random.default_rng(seed), list[tuple[int, bool]]()
+    for _ in range(200):
+        links = 0
+        while links < most and random.random() < chance:
+            ended.append((links, True))
+            links += 1
+        ended.append((links, False))
+    found, longest = chain_fits(ended, _BOSS)
+    seen = max((links for links, _ in ended), default=0)
+    shipped = _BOSS.aggression.chain_most
+    assert longest.estimate in (None, seen)
+    assert longest.verdict != "determined" or seen == most
+    assert longest.estimate is not None or seen <= shipped
+    if seen == most > 0 and longest.verdict == "determined":
+        assert found.low is not None
+        assert found.high is not None
+        # A binomial interval of 95 %, with room for the draws of thirty examples: 0.1 on either side.
+        assert found.low - 0.1 <= chance <= found.high + 0.1
 
 
 @given(weights=st.lists(st.floats(0.3, 3.0), min_size=2, max_size=5), seed=st.integers(0, 1000))
