@@ -44,7 +44,8 @@ WRONG = 0.08
 _APART = ("weights", "chains", "rear", "distances")
 #: Kinds that are times, for which a frame is no error.
 _TIMES = ("length", "tracking", "lunge times", "leap", "start", "end", "wait low", "wait high", "near waits")
-_PROBE_SEED = 7
+#: The probe's seeds lie so far beside the agent's.
+PROBE_SEED = 7
 
 
 def measure(seed: int, kind: str, folder: Path) -> dict[str, Any]:
@@ -56,11 +57,11 @@ def measure(seed: int, kind: str, folder: Path) -> dict[str, Any]:
     if kind == "player too":
         tables["player"] = draw_player(own, seed, folder).name
     write_tables(scenario, tables)
-    agent = record_fighter(_fighter(str(scenario)), seed, max(minutes for minutes, _ in CONDITIONS))
-    probe = record_fighter(_probe(str(scenario)), seed + _PROBE_SEED, max(minutes for minutes, _ in CONDITIONS) / 2)
+    agent = record_fighter(fighter_in(str(scenario)), seed, max(minutes for minutes, _ in CONDITIONS))
+    probe = record_fighter(probe_in(str(scenario)), seed + PROBE_SEED, max(minutes for minutes, _ in CONDITIONS) / 2)
     truth, player, results = truth_of(load_boss(boss), shipped), load_player(own), []
     for minutes, probed in CONDITIONS:
-        fights, begun = _fights(agent, probe if probed else None, minutes), time.process_time()
+        fights, begun = fights_of(agent, probe if probed else None, minutes), time.process_time()
         fitted = calibrate(fights, shipped, player)
         cpu_s, out = time.process_time() - begun, folder / f"fitted-{seed}-{minutes:g}-{probed}.toml"
         write_fitted(out, fitted, BOSS, SCENARIO, shipped)
@@ -70,17 +71,20 @@ def measure(seed: int, kind: str, folder: Path) -> dict[str, Any]:
     return {"seed": seed, "kind": kind, "conditions": results, "won": won}
 
 
-def _fighter(scenario: str) -> Fighter:
+def fighter_in(scenario: str) -> Fighter:
+    """Return the agent of the zoo that is recorded, in a scenario."""
     return Fighter.of_run(open_agent(RECORDED[0]), Setting(scenario, SCENARIO))
 
 
-def _probe(scenario: str) -> Fighter:
+def probe_in(scenario: str) -> Fighter:
+    """Return the probe, in a scenario."""
     # It aims by the data that everybody has.
     probe = Fighter.probe(SCENARIO)
     return replace(probe, scenario=scenario, agent=replace(probe.agent, scenario=load_scenario(scenario)))
 
 
-def _fights(agent: FightSet, probe: FightSet | None, minutes: float) -> FightSet:
+def fights_of(agent: FightSet, probe: FightSet | None, minutes: float) -> FightSet:
+    """Return so much game time of an agent's fights, half of it the probe's where that played."""
     if probe is None:
         return first_fights(agent, minutes)
     halves = [first_fights(one, minutes / 2) for one in (agent, probe)]

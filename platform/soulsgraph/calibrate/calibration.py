@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from soulsgraph.calibrate.choice import choice_fits
+from soulsgraph.calibrate.lags import Lag, Source, align, clock_is_right
 from soulsgraph.calibrate.motion import (
     Ticks,
     leap_fits,
@@ -28,13 +29,17 @@ from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a boss's data are by recorded fights: values of the boss and of the player, and moves the data lack."""
+    """What a boss's data are by recorded fights: values of the boss and of the player, and moves the data lack.
+
+    `notices` are sentences on what of the fights, or of the boss, is otherwise than the model has it.
+    """
 
     fights: int
     seconds: float
     boss: Sequence[ValueFit]
     player: Sequence[ValueFit]
     new_moves: Mapping[str, str]
+    notices: Sequence[str] = ()
 
     @property
     def counts(self) -> dict[Verdict, int]:
@@ -50,12 +55,18 @@ class Calibration:
             "boss": [vars(value) for value in self.boss],
             "player": [vars(value) for value in self.player],
             "new_moves": dict(self.new_moves),
+            "notices": list(self.notices),
         }
 
 
 def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibration:
-    """Fit a boss's data to fights with a player."""
-    fights, own = fought.fights, player_fits(fought.fights, player, contact_m(boss, player))
+    """Fit a boss's data to fights with a player.
+
+    What was read late is put right first; where that can't be, the values that it bends are doubtful.
+    """
+    shipped_boss = boss
+    fights, lags = align(fought.fights, boss, player)
+    own = player_fits(fights, player, contact_m(boss, player))
     player = _as_seen(player, own)
     stances = {name: animation.id for name, animation in boss.animations.known().items()}
     ticks = ticks_of(fights)
@@ -86,7 +97,49 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
         values += _windows(key, again.get(number), struck[number], shipped.get(number), boss)
     values.append(contact_fit(fights, boss.radius_m, player))
     names = {keys[number]: name for number, name in fought.unknown.items() if number in keys}
-    return Calibration(len(fights), fought.seconds, values, own, names)
+    bent = [kind for source, lag in lags.items() if not lag.steady for kind in _BENT[source]]
+    if not clock_is_right(fights):
+        bent += _TIMED
+    values, own = ([_doubted(value, bent) for value in part] for part in (values, own))
+    notices = [*_reading_notices(lags, clock_is_right(fights)), *_move_notices(values, names, shipped_boss)]
+    return Calibration(len(fights), fought.seconds, values, own, names, notices)
+
+
+#: Kinds of values that depend on when the boss's animations play, and those that a late source bends.
+_TIMED = ("tracking", "lunge", "lunge times", "leap", "start", "end", "reach", "arc", "damage", "distances")
+_BENT: Mapping[Source, Sequence[str]] = {
+    "the boss's animation": _TIMED,
+    "the player's animation": ("start", "end", "reach", "arc", "damage", "run", "roll", "costs", "protection"),
+    "the player's HP": ("damage", "damage spread"),
+}
+
+
+def _doubted(value: ValueFit, kinds: Sequence[str]) -> ValueFit:
+    return replace(value, verdict="doubtful") if value.kind in kinds and value.known else value
+
+
+def _reading_notices(lags: Mapping[Source, Lag], clock_is_right: bool) -> Iterator[str]:
+    for source, lag in lags.items():
+        if not lag.steady:
+            yield f"{source} does not go with the places: what depends on its time is doubtful"
+        elif lag.rows:
+            when = "late" if lag.rows > 0 else "early"
+            yield f"{source} was read {abs(lag.rows)} ticks {when}, and is put right"
+    if not clock_is_right:
+        yield "the clock does not go with the animations, as where ticks are missing: times are doubtful"
+
+
+def _move_notices(values: Sequence[ValueFit], new: Mapping[str, str], shipped: BossData) -> Iterator[str]:
+    if new:
+        yield f"moves that the data lack: {', '.join(new.values())}"
+    counts = {value.key: value.count for value in values if value.kind == "weights" and value.low == 0.0}
+    absent = [
+        f"{move.title} ({counts[key]} times at hand)"
+        for move in shipped.moves
+        if (key := f"moves.{move.title}.weight") in counts
+    ]
+    if absent:
+        yield f"moves that were never chosen, rarer than shipped: {', '.join(absent)}"
 
 
 def _as_seen(player: PlayerData, own: Sequence[ValueFit]) -> PlayerData:

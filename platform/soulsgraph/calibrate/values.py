@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-#: *determined*: the interval is narrow; *bounded*: it is wide, the estimate leans on the shipped value; *not
-#: determined*: nothing was seen; *unlike the model*: what was seen is none of what this model can do.
-Verdict = Literal["determined", "bounded", "not determined", "unlike the model"]
-VERDICTS: tuple[Verdict, ...] = ("determined", "bounded", "not determined", "unlike the model")
+#: *determined*: the interval is narrow; *bounded*: it is wide, the estimate leans on the shipped value; *doubtful*:
+#: found by readings that contradict each other; *not determined*: nothing was seen; *unlike the model*: what was
+#: seen is none of what this model can do.
+Verdict = Literal["determined", "bounded", "doubtful", "not determined", "unlike the model"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 #: How far a 95 % interval may go from the estimate, as a share of it, for a value to be determined, and by how many
 #: observations.
 NARROW, _FEWEST = 0.08, 3
@@ -40,7 +41,7 @@ class ValueFit:
     @property
     def known(self) -> bool:
         """Whether the estimate is written to the file."""
-        return self.estimate is not None and self.verdict in ("determined", "bounded")
+        return self.estimate is not None and self.verdict in ("determined", "bounded", "doubtful")
 
     @property
     def holds_shipped(self) -> bool:

@@ -9,7 +9,7 @@ shipped value, has the estimates and their intervals.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import inf, log, pi
 
@@ -38,6 +38,8 @@ _SOFT_M, _SOFT_RAD = 0.03, 0.03
 #: The share of performances that the model may have wrong.
 _ODD = 0.01
 _GRID = 33
+#: Where else the hit area of a move that the data lack is looked for, and by how much a log-likelihood is far less.
+_OFFSETS_M, _FAR_LESS = (1.0, 2.0, 3.0, 4.0), 4.0
 #: The smallest and largest spread of damage that is looked for, and how many means of a window are tried with each.
 _SPREADS, _MEANS = (0.004, 0.6), 65
 #: Deeper inside a sector than any place.
@@ -223,13 +225,14 @@ def _fit_of_starts(
 class Sector:
     """What a grid says of a window: estimate, low and high of reach (m), half arc (rad) and end (frames).
 
-    `odd` is the share of performances that the best sector has wrong.
+    `odd` is the share of performances that the best sector has wrong, `likelihood` the logarithm of its likelihood.
     """
 
     reach: tuple[float, float, float]
     arc: tuple[float, float, float]
     end: tuple[float, float, float]
     odd: float
+    likelihood: float
     count: int
 
 
@@ -263,9 +266,14 @@ def _evidence(data: MoveData, window: WindowData, offset_m: float) -> _Evidence:
     return _Evidence(distance[kept][:, frames], angle[kept][:, frames], free[kept], struck[kept])
 
 
-def find_sector(data: MoveData, window: WindowData, shipped: HitWindow | None, time_factor: float) -> Sector | None:
-    """Return the sector and the end of a window; None where no performance says anything."""
-    evidence = _evidence(data, window, shipped.offset_m if shipped else 0.0)
+def find_sector(
+    data: MoveData, window: WindowData, shipped: HitWindow | None, time_factor: float, offset_m: float = 0.0
+) -> Sector | None:
+    """Return the sector and the end of a window; None where no performance says anything.
+
+    Of a window that the data lack it lies around a point so far ahead of the boss.
+    """
+    evidence = _evidence(data, window, shipped.offset_m if shipped else offset_m)
     if not len(evidence.struck):
         return None
     inside = evidence.struck >= 0
@@ -287,7 +295,24 @@ def find_sector(data: MoveData, window: WindowData, shipped: HitWindow | None, t
         spans = (_support(grid[0], marginals[0]), _support(grid[1], marginals[1]))
     found = [_summary(values, marginal) for values, marginal in zip((*grid, ends), marginals, strict=True)]
     odd = _odd_share(evidence, *(one[0] for one in found))
-    return Sector(found[0], found[1], found[2], odd, len(evidence.struck))
+    return Sector(found[0], found[1], found[2], odd, float(posterior.max()), len(evidence.struck))
+
+
+def _around_any_point(data: MoveData, window: WindowData, sector: Sector, time_factor: float) -> tuple[Sector, bool]:
+    """Return a sector with the intervals of those around points ahead of the boss that are as likely, and if it is.
+
+    Around which point a move strikes that the data lack nobody knows: seen from ahead, several reaches explain it.
+    """
+    others = [find_sector(data, window, None, time_factor, offset) for offset in _OFFSETS_M]
+    whole = [one for one in (sector, *others) if one is not None]
+    best = max(one.likelihood for one in whole)
+    alike = [one for one in whole if best - one.likelihood < _FAR_LESS]
+
+    def wide(name: str) -> tuple[float, float, float]:
+        spans = [getattr(one, name) for one in (sector, *alike)]
+        return spans[0][0], min(low for _, low, _ in spans), max(high for *_, high in spans)
+
+    return replace(sector, reach=wide("reach"), arc=wide("arc"), end=wide("end")), sector in alike
 
 
 def _belief(values: Doubles, shipped: float) -> Doubles:
@@ -372,6 +397,12 @@ def window_fits(
     opens, low, high = (one / FRAMES_PER_S for one in window.opens)
     fits = [fit(f"{key}.time_s.0", "start", start_s, opens, (low, high), len(window.own))]
     sector = find_sector(data, window, shipped, factor)
+    unlike = False
+    if sector is not None:
+        unlike = sector.odd > 0.15 and sector.count >= 10
+        if shipped is None:
+            sector, likely = _around_any_point(data, window, sector, factor)
+            unlike = unlike or not likely
     for name, value, unit in (
         ("time_s.1", "end", 1.0 / FRAMES_PER_S),
         ("reach_m", "reach", 1.0),
@@ -386,10 +417,10 @@ def window_fits(
         if value == "end":
             half = 0.5 / FRAMES_PER_S
             found, low, high = (one + window.start / FRAMES_PER_S for one in (found, low - half, high + half))
-        if log(high / low) > _VAGUE * 2.0 * 1.96 * _BELIEF:
+        # Of a move that the data lack a vague estimate is all that there is.
+        if shipped is not None and log(high / low) > _VAGUE * 2.0 * 1.96 * _BELIEF:
             fits.append(ValueFit(f"{key}.{name}", *names[name], count=sector.count))
             continue
-        unlike = sector.odd > 0.15 and sector.count >= 10
         fits.append(fit(f"{key}.{name}", *names[name], found, (low, high), sector.count, unlike))
     return [*fits, damage_fit(f"{key}.damage", data, window.own, boss, damage)]
 

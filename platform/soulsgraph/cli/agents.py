@@ -249,4 +249,4 @@ def calibrate(folder: Path, /, *, boss: str, out: Path, scenario: str | None = N
     table = text_table("", VALUE_HEADINGS, [value_cells(value) for value in (*found.boss, *found.player)])
     counts = ", ".join(f"{count} {verdict}" for verdict, count in found.counts.items())
     lines = [f"{counts}: {found.fights} fights, {found.seconds / 60.0:.0f} min", f"written: {paths[0]}, {paths[1]}"]
-    screen.show(found.to_dict() | {"files": list(map(str, paths))}, table, *lines)
+    screen.show(found.to_dict() | {"files": list(map(str, paths))}, *found.notices, table, *lines)

@@ -1,0 +1,138 @@
+"""Readings of one source that come late: by how many rows, from events that must coincide, and rows put right.
+
+A fighter's place changes while its walking animation plays and not while it stands; HP fall in the row in which the
+player staggers. Places are the measure of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from soulsgraph.calibrate.moves import blows
+from soulsgraph.calibrate.rows import Doubles, FightRows, Flags, Integers, contact_m
+from soulsgraph_envs.core.scenario import BossData, PlayerData
+from soulsgraph_envs.core.state import Raw
+
+#: What may be read apart from the places, in the order in which it is put right.
+Source = Literal["the boss's animation", "the player's animation", "the player's HP"]
+_COLUMNS: Mapping[Source, Sequence[Raw]] = {
+    "the boss's animation": (Raw.BOSS_ANIMATION, Raw.BOSS_ANIMATION_TIME_S, Raw.BOSS_ANIMATION_LENGTH_S),
+    "the player's animation": (Raw.PLAYER_ANIMATION, Raw.PLAYER_ANIMATION_TIME_S, Raw.PLAYER_ANIMATION_LENGTH_S),
+    "the player's HP": (Raw.PLAYER_HP,),
+}
+#: Rows that a source may be late by.
+_ROWS = range(-2, 4)
+#: Two animations played on alike in a step, and a clock is off, by so much.
+_ALIKE_S, _OFF_S = 0.01, 0.04
+#: Who moves faster than so much walks, in m/s.
+_STILL_M_S = 0.15
+#: How much farther than contact the two are where none is in the other's way.
+_CLEAR_M = 0.3
+#: A lag is clear where it leaves fewer contradictions by so many standard deviations, of counts.
+_SURE = 4.0
+#: Readings are unsteady where this share of the events contradicts every lag; a clock where this share of its steps
+#: lasts otherwise than both animations played on in it.
+_UNSTEADY, _OTHERWISE = 0.3, 0.02
+
+
+@dataclass(frozen=True)
+class Lag:
+    """By how many rows a source is read later than the places, and whether most of `events` agree on that."""
+
+    rows: int
+    steady: bool
+    events: int
+
+
+def align(
+    fights: Sequence[FightRows], boss: BossData, player: PlayerData
+) -> tuple[Sequence[FightRows], dict[Source, Lag]]:
+    """Return fights with every source in the row of its places, and the lags that they had."""
+    lags: dict[Source, Lag] = {}
+    for source in _COLUMNS:
+        evidence = [_evidence(source, fight, boss, player) for fight in fights]
+        against = np.sum([one for one, _ in evidence], axis=0)
+        lags[source] = lag = _lag(against, sum(events for _, events in evidence))
+        if lag.rows:
+            fights = [moved for fight in fights if len(moved := _moved(fight, source, lag.rows)) > 1]
+    return fights, lags
+
+
+def clock_is_right(fights: Sequence[FightRows]) -> bool:
+    """Return whether steps of the clock last as long as animations played on in them, but for a few."""
+    wrong = steps = 0
+    for fight in fights:
+        lasted, played = np.diff(fight.clock_s), list[Doubles]()
+        for columns in (_COLUMNS["the boss's animation"], _COLUMNS["the player's animation"]):
+            number, time_s, length_s = (fight.raw[:, column] for column in columns)
+            on = (np.diff(number) == 0) & (np.diff(time_s) > 0.0) & (time_s[1:] < length_s[1:])
+            played.append(np.where(on, np.diff(time_s), np.nan))
+        both = np.abs(played[0] - played[1]) < _ALIKE_S
+        steps += int(both.sum())
+        wrong += int((np.abs(lasted - played[0])[both] > _OFF_S).sum())
+    return wrong <= _OTHERWISE * steps
+
+
+def _lag(against: Integers, events: int) -> Lag:
+    """Return the lag with the fewest contradictions, 0 unless it is clear."""
+    as_read, fewest = int(against[_ROWS.index(0)]), int(against.min())
+    clear = as_read - fewest > _SURE * (as_read + fewest) ** 0.5
+    left = fewest if clear else as_read
+    return Lag(_ROWS[int(against.argmin())] if clear else 0, left <= _UNSTEADY * events, events)
+
+
+def _evidence(source: Source, fight: FightRows, boss: BossData, player: PlayerData) -> tuple[Integers, int]:
+    """Return how many rows contradict each lag (lags,), and the number of events."""
+    if source == "the player's HP":
+        begun = np.array([blow.row for blow in blows(fight, player)], np.int64)
+        fell = np.append(False, fight.hp[1:] < fight.raw[:-1, Raw.PLAYER_HP] - 0.5)
+        return np.array([int((~_shifted(fell, rows)[begun]).sum()) for rows in _ROWS]), len(begun)
+    if source == "the boss's animation":
+        names, animation = boss.animations, fight.boss
+        walks, stands = [names.approach.id, names.back_off.id], [names.idle.id]
+        x, y = Raw.BOSS_X, Raw.BOSS_Y
+    else:
+        own, animation = player.animations, fight.raw[:, Raw.PLAYER_ANIMATION].astype(np.int64)
+        walks, stands = [own.run.id], [own.idle.id, own.estus.id, own.estus_empty.id]
+        x, y = Raw.PLAYER_X, Raw.PLAYER_Y
+    gone = np.hypot(np.diff(fight.raw[:, x]), np.diff(fight.raw[:, y]))
+    moved = np.append(False, gone > _STILL_M_S * np.maximum(np.diff(fight.clock_s), 1e-9))
+    # A body in the way stops who walks.
+    apart = np.hypot(*(fight.raw[:, [Raw.BOSS_X, Raw.BOSS_Y]] - fight.raw[:, [Raw.PLAYER_X, Raw.PLAYER_Y]]).T)
+    clear = _both(apart > contact_m(boss, player) + _CLEAR_M)
+    walking, standing = np.isin(animation, walks), np.isin(animation, stands)
+    against = []
+    for rows in _ROWS:
+        walked, stood = (_both(_shifted(one, rows)) for one in (walking, standing))
+        against.append(int((clear & ((walked & ~moved) | (stood & moved))).sum()))
+    return np.array(against), int((np.diff(walking.astype(np.int64)) != 0).sum())
+
+
+def _both(flags: Flags) -> Flags:
+    """Return for each row whether it and the one before are set, (rows,)."""
+    return np.append(False, flags[1:] & flags[:-1])
+
+
+def _shifted(flags: Flags, rows: int) -> Flags:
+    """Return flags as they are so many rows later, (rows,); False beyond the ends."""
+    later = np.zeros_like(flags)
+    if rows >= 0:
+        later[: len(flags) - rows] = flags[rows:]
+    else:
+        later[-rows:] = flags[:rows]
+    return later
+
+
+def _moved(fight: FightRows, source: Source, rows: int) -> FightRows:
+    """Return a fight with a source taken from so many rows later; rows at an end that lack it are gone."""
+    kept = np.arange(max(-rows, 0), len(fight) - max(rows, 0))
+    raw = fight.raw[kept]
+    columns = np.array(_COLUMNS[source])
+    raw[:, columns] = fight.raw[kept + rows][:, columns]
+    numbers = fight.boss[kept + rows] if source == "the boss's animation" else fight.boss[kept]
+    hp = fight.hp[kept + rows] if source == "the player's HP" else fight.hp[kept]
+    return replace(fight, clock_s=fight.clock_s[kept], raw=raw, controls=fight.controls[kept], boss=numbers, hp=hp)
