@@ -3,8 +3,10 @@
 import json
 import os
 import random
+import sqlite3
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -17,6 +19,7 @@ from soulsgraph.results.origin import describe_origin
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.protocol.security import channel_credentials
+from soulsgraph_clusters.fleet.store import FILE
 
 #: Slow, so that a stage lasts through its faults, and fast, so that it ends soon after them.
 SLOW = '[[games]]\ndriver = "simulator"\nspeed = 3.0\nlanes = 1\n'
@@ -49,7 +52,7 @@ class Arena:
         self.proxy = Proxy(fleet.port, self.cable.address if self.cable else "127.0.0.1")
         head = Head(f"127.0.0.1:{fleet.port}", folder / "cellar.token", channel_credentials(self.ca))
         self.relay = Relay(head, seed)
-        #: Processes of games that met a full disk, and those that were killed, with what they had finished by then.
+        #: Processes of games that met a full disk, and those that were killed, with how long ago they were heard.
         self.dropped, self.kills = set(), {}
         self.hosts = {pc: self.start_host(pc) for pc in ("attic", "cellar")}
         self.training = self.start_training()
@@ -79,17 +82,18 @@ class Arena:
         """Return the processes that play now: the last of each game."""
         return {game.name: game.boot for game in self.fleet.status().games if game.boot}
 
-    def finished(self):
-        """Return what games had finished when they were last heard, and that moment in seconds since 1970."""
-        status = self.fleet.status()
-        return {game.name: (game.boot_finished, status.written - game.silent_s) for game in status.games}
-
     def note_kill(self, pc):
-        """Note what a PC's games had finished, right before they are killed."""
-        boots, now = self.boots(), time.time()
-        for name, (finished, heard) in self.finished().items():
-            if name.startswith(f"{pc}/"):
-                self.kills[f"{name} {boots[name]}"] = finished, now - heard
+        """Note how long ago a PC's games were last heard, right before they are killed."""
+        status, now = self.fleet.status(), time.time()
+        for game in status.games:
+            if game.boot and game.name.startswith(f"{pc}/"):
+                self.kills[f"{game.name} {game.boot}"] = now - status.written + game.silent_s
+
+    def finished(self):
+        """Return what each process of a game had finished when it was last heard."""
+        with closing(sqlite3.connect(self.fleet.journal / FILE)) as database:
+            rows = database.execute("SELECT name, boot, finished FROM counts").fetchall()
+        return {f"{name} {boot}": finished for name, boot, finished in rows}
 
     def new_boots(self, pc, before):
         """Wait until every game of a PC plays as another process than before."""
@@ -164,11 +168,11 @@ class Arena:
 
     def lost_by_kills(self, account):
         """Return how many seconds of play each killed game lost at most: what it finished and nobody has."""
-        lost = []
-        for boot, (finished, unheard_s) in self.kills.items():
+        lost, finished = [], self.finished()
+        for boot, unheard_s in self.kills.items():
             if boot not in self.dropped:
                 # It may have gone on since it was last heard, at its full rate; what it then sent has arrived as well.
-                most = finished + MOST_PER_S * min(unheard_s, HEARD_WITHIN_S)
+                most = finished[boot] + MOST_PER_S * min(unheard_s, HEARD_WITHIN_S)
                 lost.append(max(most - account.arrived(boot), 0.0) / MOST_PER_S)
         return lost
 

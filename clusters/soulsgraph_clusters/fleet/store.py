@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
-from soulsgraph_clusters.fleet.protocol.settings import FleetError
+from soulsgraph_clusters.fleet.protocol.settings import FleetError, InUseError
 from soulsgraph_envs.core.files import FullDiskError, WriteError, make_folder, writing
 from soulsgraph_envs.core.machine import is_remote
 
@@ -35,6 +35,8 @@ FULL, DISK_FULL = "spool full", "disk full"
 #: What the end of a stage or a pause leaves of a chunk that was begun.
 UNFINISHED = "unfinished"
 _FORMAT = 2
+#: What to do about a file that cannot be read.
+_BEGIN_ANEW = "remove it: of a stage its checkpoints too, which begins anew then"
 #: Of several processes that open it at once one has it after so long, and the others are refused.
 _OTHERS_S = 0.5
 #: Chunks that are forgotten together, and how long others may then write.
@@ -90,7 +92,8 @@ class Store:
     """Open a file of chunks, made where it is missing, or to read it only.
 
     Raises:
-        FleetError: if another process has it, or it is damaged or of another format.
+        InUseError: if another process has it.
+        FleetError: if it is damaged or of another format.
         WriteError: if it cannot be made or written.
     """
 
@@ -130,7 +133,8 @@ class Store:
                 self._run(table)
             self._run(f"PRAGMA user_version = {_FORMAT}")
         if (found := self._one("PRAGMA user_version")) != _FORMAT:
-            raise FleetError(f"{self._path}: expected format {_FORMAT}, found {found}; it is of another version.")
+            expected = f"expected format {_FORMAT}, found {found} of another version"
+            raise FleetError(f"{self._path}: {expected}; {_BEGIN_ANEW}.")
         self._run("COMMIT")
         if not reading:
             self._run(f"PRAGMA journal_mode = {'TRUNCATE' if self._is_remote else 'WAL'}")
@@ -158,14 +162,14 @@ class Store:
             if kind in _UNWRITABLE:
                 raise WriteError(self._path, OSError(errno.EIO, str(error))) from error
             if kind == sqlite3.SQLITE_BUSY:
-                raise FleetError(
+                raise InUseError(
                     f"{self._path}: expected to have it alone, found another process that uses it, or a disk without "
                     "locks; end that process, or name a folder on another disk."
                 ) from error
             if kind in _DAMAGED:
                 raise FleetError(
                     f"{self._path}: expected a file of chunks, found a damaged one ({error}); restore it from a copy, "
-                    "or remove it: of a stage its checkpoints too, which begins anew then."
+                    f"or {_BEGIN_ANEW}."
                 ) from error
             raise
 

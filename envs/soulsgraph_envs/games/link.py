@@ -409,13 +409,14 @@ class DriverState:
         A game that is `loading` may stand still or be out of reach meanwhile.
 
         Raises:
-            NotReachedError: after `limit_s`, or earlier for a game that hangs, naming the expected state.
+            NotReachedError: after `limit_s`, or earlier for a game that hangs, naming the expected state and what the
+            game was like at last.
             LinkError: if the game cannot be reached.
         """
-        last, trouble, changed_s = None, "it did not come", self.clock.now()
+        last, changed_s = None, self.clock.now()
         end_s = changed_s + limit_s / self.speed
         while True:
-            hangs = False
+            hangs, trouble = False, "it did not come"
             try:
                 reading = self.link.read()
                 if met(reading):
@@ -423,7 +424,9 @@ class DriverState:
                 if loading or last is None or not same_moment(reading, last):
                     last, changed_s = reading, self.clock.now()
                 hangs = self.clock.now() - changed_s > _HANGING_S
-                if not hangs:
+                if hangs:
+                    trouble = f"a game that stood still for {_HANGING_S:g} s, as while it loads"
+                else:
                     act(reading)
             except LinkError as error:
                 if not loading:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from fakes.stored import append, everything, stored
 from fakes.waiting import PATIENCE_S
 from soulsgraph_clusters.fleet import store
+from soulsgraph_clusters.fleet.actor.spool import in_use
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_clusters.fleet.store import FILE, FULL, JOURNALED, Journal, Spool
@@ -218,6 +219,21 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path, damage, kind):
         _OPENED[kind](tmp_path)
     assert "\n" not in str(found.value)
     assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("found", ["no store", "other format"])
+def test_only_a_folder_that_a_process_has_is_in_use(tmp_path, found):
+    assert not in_use(tmp_path)
+    spool = Spool(tmp_path)
+    assert in_use(tmp_path)
+    spool.close()
+    assert not in_use(tmp_path)
+    if found == "other format":
+        with closing(sqlite3.connect(tmp_path / FILE)) as database:
+            database.execute("PRAGMA user_version = 1")
+    else:
+        (tmp_path / FILE).write_bytes(b"a text of some words" * 500)
+    assert not in_use(tmp_path)
 
 
 def test_a_missing_journal_is_not_made_by_who_reads_it(tmp_path):

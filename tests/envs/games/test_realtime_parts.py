@@ -13,8 +13,18 @@ from soulsgraph_envs.core.errors import DataError, EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games import readings
+from soulsgraph_envs.games.cycle_timer import Clock
 from soulsgraph_envs.games.episode_start import check_fits
-from soulsgraph_envs.games.link import FIELDS, GameSettings, Operations, Reading, check_side_by_side, same_moment
+from soulsgraph_envs.games.link import (
+    FIELDS,
+    DriverState,
+    GameSettings,
+    NotReachedError,
+    Operations,
+    Reading,
+    check_side_by_side,
+    same_moment,
+)
 from soulsgraph_envs.games.readings import (
     Flasks,
     KeyEffects,
@@ -131,6 +141,26 @@ def test_optional_operations_do_without_what_the_map_lacks() -> None:
     Operations(link).run("hold", no_attack=1.0, no_move=1.0)
     assert link.writes_log == [{"no_attack": 1.0}]
     assert Operations(link).missing() == {"hold": ("no_move",), "let_go": ("no_move",)}
+
+
+def test_a_wait_in_vain_is_told_by_what_the_game_was_at_last() -> None:
+    def waited(*, gone_at_first: bool = False, hung: bool = False) -> str:
+        time = FakeTime()
+        link = FakeLink(time)
+        link.attach(1.0)
+        link.crashed, link.hung = gone_at_first, hung
+
+        def sleep(seconds: float) -> None:
+            time.pass_by(seconds)
+            link.crashed = link.crashed and time.now_s < 1.0
+
+        session = DriverState(link, GameSettings(), Clock(time.clock.now, sleep))
+        with pytest.raises(NotReachedError) as found:
+            session.until("a rest", lambda _: False, 5.0, loading=gone_at_first)
+        return str(found.value)
+
+    assert "is gone" not in waited(gone_at_first=True)
+    assert waited(hung=True) != waited()
 
 
 def test_a_fight_at_rest_still_moves_and_a_blank_field_does_not() -> None:

@@ -43,13 +43,13 @@ def test_a_token_is_in_its_file_and_nowhere_else_until_it_is_revoked(file, print
     # A file of a token is never overwritten, and the older token stays then.
     assert "pc-1.token" in refuse("fleet", "token", "pc-1", "--fleet", file)
     assert "hashes.json" in refuse("fleet", "token", "pc-1", "--fleet", file, "--out", file.with_name("hashes.json"))
-    assert tokens.name_of(token) == "pc-1"
+    assert tokens.holder_of(token) == ("pc-1", False)
     made = json.loads(printed("fleet", "token", "other", "--fleet", file, "--out", file.with_name("t"), "--json"))
     other = read_token_file(Path(made["token_file"]))
     assert other not in str(made)
     shown = json.loads(printed("fleet", "token", "other", "--revoke", "--fleet", file, "--json"))
     assert shown == {"pc": "other", "revoked": True}
-    assert tokens.name_of(other) is None
+    assert tokens.holder_of(other) == ("", False)
 
 
 def test_a_path_is_printed_where_the_outputs_encoding_lacks_its_letters(file, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from soulsgraph_clusters.fleet.protocol.settings import FleetError
+from soulsgraph_clusters.fleet.protocol.settings import FleetError, InUseError
 from soulsgraph_clusters.fleet.store import FILE, Spool
 from soulsgraph_envs.core import files
 
@@ -15,8 +15,10 @@ def in_use(folder: Path) -> bool:
         return False
     try:
         Spool(folder).close()
-    except FleetError:
+    except InUseError:
         return True
+    except FleetError:
+        return False  # No game plays with a file that cannot be read.
     return False
 
 

@@ -108,8 +108,8 @@ def why_silent(head: Head) -> str:
 
 
 def describe(error: Any) -> str:
-    """Return why a call failed, in one line: Windows ends its own texts with line breaks."""
-    return " ".join(str(error.details() or error.code()).split())
+    """Return why a call failed, in one line without a full stop: Windows ends its own texts with line breaks."""
+    return " ".join(str(error.details() or error.code()).split()).rstrip(".")
 
 
 class Stream:

@@ -38,8 +38,8 @@ class Connection:
     closed: bool = False
     #: Whether the gateway does not read on, because too much waits to be written.
     held: bool = False
-    #: Whether the game was asked to play no longer; None before it was asked anything.
-    drained: bool | None = None
+    #: Whether the head drained its PC.
+    drained: bool = False
     #: Whoever let it play, the latest time.
     admitted: object | None = None
     #: The number of its first lane in the stage.

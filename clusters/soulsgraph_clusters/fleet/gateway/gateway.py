@@ -8,6 +8,8 @@ head listens, and the preflight before a stage, in which every game only says wh
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 import threading
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Future
@@ -30,6 +32,7 @@ from soulsgraph_clusters.fleet.protocol.settings import (
     SILENT_AFTER_S,
     Fleet,
     FleetError,
+    InUseError,
     play_digest,
 )
 from soulsgraph_clusters.fleet.protocol.task import projects_of_hello, require_projects
@@ -219,14 +222,14 @@ class Gateway:
     async def _play(self, messages: AsyncIterator[bytes], context: Any) -> None:
         """Answer one stream: say who may play, then read chunks and send tasks, weights and acknowledgements."""
         token, address = sent_token(context.invocation_metadata()), host_of(context.peer())
-        name = self._name_of(token)
+        name, drained = self._holder_of(token)
         if not name:
             self._note_refusal(address, UNKNOWN_TOKEN)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, UNKNOWN_TOKEN)
         try:
             first = await asyncio.wait_for(next_message(messages), HELLO_WITHIN_S)
             hello = parse_message(wire.FromGame, first, "PC").hello
-            connection = Connection(hello, self._loop.time(), token=token_hash(token), address=address)
+            connection = Connection(hello, self._loop.time(), token=token_hash(token), address=address, drained=drained)
             check_hello(connection.hello, name, self._settings, address)
             connection.hello.pc = name
             if connection.hello.only_asks:
@@ -249,7 +252,7 @@ class Gateway:
             replaced.close()
         else:
             self.notes.add(f"{connection.name} joined, playing by {connection.hello.driver}")
-        self._look_at_tokens()
+        self._order(connection)
         try:
             await self._both_ways(connection, messages, context)
         finally:
@@ -292,13 +295,13 @@ class Gateway:
     def _plays(self, connection: Connection) -> bool:
         return self._begun.is_set() and not self._over and connection.admitted is self._admission
 
-    def _name_of(self, token: str) -> str:
-        """Return the PC that a stream's token was issued for; empty if none was."""
+    def _holder_of(self, token: str) -> tuple[str, bool]:
+        """Return the PC that a stream's token was issued for, empty if none was, and whether it is drained."""
         try:
-            return self._tokens.name_of(token) or ""
+            return self._tokens.holder_of(token)
         except FleetError as error:
             self.notes.add(str(error))
-            return ""
+            return "", False
 
     async def _both_ways(self, connection: Connection, messages: AsyncIterator[bytes], context: Any) -> None:
         reading, sending, over = (
@@ -403,19 +406,26 @@ def bind(server: Any, listen: str, credentials: Any | None) -> int:
     The process may have as many connections from then on as the system allows.
 
     Raises:
-        FleetError: if it cannot listen there.
+        InUseError: if another program listens there.
+        FleetError: if it is no address of this machine, or one that needs other rights.
     """
     raise_open_files()
-    try:
+    with suppress(RuntimeError):
         port = server.add_insecure_port(listen) if credentials is None else server.add_secure_port(listen, credentials)
-    except RuntimeError:
-        port = 0
-    if not port:
-        raise FleetError(
-            f"fleet: expected to listen at {listen}, found that another program does or the address is not this "
-            "machine's; end that program or correct `listen`."
-        )
-    return int(port)
+        if port:
+            return int(port)
+    # gRPC does not say why.
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(*split_address(listen), type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as tried:
+            tried.bind(address)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            found = f"{error.strerror or error}; correct `listen`"
+            raise FleetError(f"fleet: expected to listen at {listen}, found: {found}.") from error
+    raise InUseError(
+        f"fleet: expected to listen at {listen}, found another program that does; end it, or correct `listen`."
+    )
 
 
 async def next_message(messages: AsyncIterator[bytes]) -> bytes:
@@ -454,7 +464,8 @@ class Preflight(Gateway):
     def missing(self) -> dict[str, str]:
         """The PCs of the fleet's file that have not answered, each with the reason as far as the head knows it."""
         known = self._tokens.known
-        seen = {name.partition("/")[0] for name in self.games} | self.connections.refusals.keys()
+        # Copies: games come and are refused in the gateway's own thread meanwhile.
+        seen = {name.partition("/")[0] for name in [*self.games]} | {*self.connections.refusals}
         return {
             pc: "has not answered" if pc in known else "has no token"
             for pc in self._settings.pcs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 
@@ -10,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus
-from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, split_address
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, InUseError, split_address
 
 _PREFIX, _GAME = "soulsgraph_fleet", ("pc", "game")
 #: What each game is measured by, as `GameStatus` names it; those by name have a label more.
@@ -65,7 +66,7 @@ class Exporter:
     """Serve a fleet's metrics at the settings' `metrics` until closed, with a certificate by TLS.
 
     Raises:
-        FleetError: if it cannot listen there.
+        FleetError: if it cannot listen there; an InUseError if another program does.
     """
 
     def __init__(self, fleet: Fleet, describe: Callable[[], FleetStatus]) -> None:
@@ -77,7 +78,7 @@ class Exporter:
         try:
             self._server, self._thread = start_http_server(port, host, registry, certificate, key)
         except OSError as error:
-            raise FleetError(
+            raise (InUseError if error.errno == errno.EADDRINUSE else FleetError)(
                 f"fleet: expected to serve metrics at {settings.metrics}, found: {error.strerror or error}; end the "
                 "program that does, or correct `metrics`."
             ) from error

@@ -28,7 +28,7 @@ from soulsgraph_clusters.fleet.gateway.metrics import Exporter
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, StatusWriter
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk as ChunkMessage
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns
-from soulsgraph_clusters.fleet.protocol.settings import HELD_FOR_S, Fleet, FleetError
+from soulsgraph_clusters.fleet.protocol.settings import HELD_FOR_S, Fleet, FleetError, InUseError
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.fleet.store import Journal, StoredChunk
 from soulsgraph_clusters.sessions.head import ClusterAwayError
@@ -424,7 +424,7 @@ def _patiently(open_it: Callable[[], T]) -> T:
     while True:
         try:
             return open_it()
-        except FleetError:
+        except InUseError:
             if time.monotonic() > until_s:
                 raise
         time.sleep(_RETRY_AFTER_S)

@@ -73,9 +73,8 @@ class GameStatus:
     #: The version of soulsgraph that it plays by, and its machine's address.
     version: str = ""
     address: str = ""
-    #: Its process, and what that has finished.
+    #: Its process.
     boot: str = ""
-    boot_finished: int = 0
 
     @property
     def is_game(self) -> bool:
@@ -169,6 +168,8 @@ class StatusWriter:
         self._kept = tuple(
             replace(one, state=State.ENDED, note="", **_PLAYS_NOTHING) if one.connected else one
             for one in self._rows(time.monotonic())
+            # Nobody sees a stranger go any more.
+            if one.is_game or one.name in self._admission.named_pcs
         )
         self.update(version, always=True)
 
@@ -198,6 +199,8 @@ class StatusWriter:
             journal.count(
                 (one.name, one.hello.boot, min(one.health.finished_decisions, _MOST), dict(one.health.lost_decisions))
                 for one in latest
+                # Over a new stream it has said nothing yet of what it counted over the one before.
+                if one.health_s
             )
         counted = journal.counted
         rows = {
@@ -246,7 +249,6 @@ class StatusWriter:
             version=plain(hello.version),
             address=connection.address,
             boot=hello.boot,
-            boot_finished=health.finished_decisions,
         )
         return row if connected else replace(row, state=State.LOST, note=connection.reason, **_PLAYS_NOTHING)
 

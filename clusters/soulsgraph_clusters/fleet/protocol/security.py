@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import grpc
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
@@ -108,12 +108,15 @@ class Tokens:
             known = self._with(name)
             self._write({**known, name: replace(known[name], drained=drained)})
 
-    def name_of(self, token: str) -> str | None:
-        """Return the PC whose token this is, if any; no hash can be guessed from how long it takes."""
-        given, found = token_hash(token), None
+    def holder_of(self, token: str) -> tuple[str, bool]:
+        """Return the PC whose token this is, empty if nobody's, and whether it is drained.
+
+        No hash can be guessed from how long it takes.
+        """
+        given, found = token_hash(token), ("", False)
         for name, one in self.known.items():
             if hmac.compare_digest(given, one.sha256):
-                found = name
+                found = name, one.drained
         return found
 
     @property
@@ -216,6 +219,8 @@ def credentials_of(identity: Identity | None) -> Any | None:
 
 
 _ANEW = "make the head's certificate and key anew"
+#: The elliptic curves of keys that gRPC's TLS takes.
+_CURVES = ("secp256r1", "secp384r1")
 
 
 def read_identity(settings: FleetSettings, folder: Path) -> Identity | None:
@@ -223,12 +228,18 @@ def read_identity(settings: FleetSettings, folder: Path) -> Identity | None:
 
     Raises:
         FleetError: if the certificate or its key cannot be read, they do not belong together, others may read the
-            key, or the certificate is not valid today.
+            key, gRPC's TLS has no use for its kind, or the certificate is not valid today.
     """
     if not settings.certificate:
         return None
     certificate, key = folder / settings.certificate, folder / settings.key
-    read_certificate(certificate, _ANEW)
+    public = read_certificate(certificate, _ANEW).public_key()
+    curve = public.curve.name if isinstance(public, ec.EllipticCurvePublicKey) else ""
+    if not isinstance(public, rsa.RSAPublicKey) and curve not in _CURVES:
+        raise FleetError(
+            f"{certificate}: expected a key of RSA, P-256 or P-384, found {curve or type(public).__name__}, by which "
+            f"no PC could connect; {_ANEW}."
+        )
     pem = read_private(key, "private key", _ANEW)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, lambda: "")

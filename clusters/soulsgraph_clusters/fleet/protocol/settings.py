@@ -56,6 +56,10 @@ class FleetError(SoulsGraphError):
     """A fleet's file, token, certificate or message cannot be used."""
 
 
+class InUseError(FleetError):
+    """Another process has what is to be used: one that was killed may have it for a moment more."""
+
+
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 

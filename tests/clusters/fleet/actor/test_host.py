@@ -17,6 +17,7 @@ from soulsgraph_clusters.fleet.actor.host import HostOptions, PCGame, ask
 from soulsgraph_clusters.fleet.actor.process import GameOrder, GameProcess, read_message, write_message
 from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
 from soulsgraph_clusters.fleet.actor.stream import Head
+from soulsgraph_clusters.fleet.gateway.gateway import UNKNOWN_TOKEN
 from soulsgraph_clusters.fleet.protocol.security import CERTIFICATE, KEY, Tokens, make_certificate, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, SERVICE, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
@@ -146,6 +147,11 @@ def _answer(folder, answer):
     finally:
         server.stop(0).wait()
     return str(refused.value)
+
+
+def test_a_refused_token_is_one_sentence(tmp_path):
+    found = _answer(tmp_path, lambda messages, context: context.abort(grpc.StatusCode.UNAUTHENTICATED, UNKNOWN_TOKEN))
+    assert found.endswith(UNKNOWN_TOKEN)
 
 
 def test_a_head_that_ends_the_stream_without_an_answer_is_an_error(tmp_path):

@@ -1,5 +1,8 @@
 """A game that plays for a gateway: paused by a person, drained by the head, broken, and back again."""
 
+import itertools
+import sys
+import threading
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -218,6 +221,31 @@ def test_a_preflight_names_who_is_there_and_who_is_missing(tmp_path):
         assert preflight.missing == {"cellar": "has no token"}
         preflight.stop("that was all")
         until(lambda: any("that was all" in line for line in lines), "the reason why nothing is played")
+
+
+def test_who_is_missing_can_be_asked_while_games_come(tmp_path):
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    preflight = Preflight(Fleet(FleetSettings(listen="127.0.0.1:0", pcs=("attic",)), tmp_path))
+    over = threading.Event()
+
+    def come():
+        for number in itertools.count():
+            preflight.games[f"den/{number % 1000}"] = Hello()
+            preflight.games.pop(f"den/{(number + 500) % 1000}", None)
+            if over.is_set():
+                return
+
+    coming = threading.Thread(target=come)
+    coming.start()
+    try:
+        found = [preflight.missing for _ in range(500)]
+    finally:
+        sys.setswitchinterval(before_s)
+        over.set()
+        coming.join()
+        preflight.stop("that was all")
+    assert found == [{"attic": "has no token"}] * 500
 
 
 def test_a_preflight_says_why_a_pc_could_not_play_until_it_can(tmp_path):

@@ -11,10 +11,11 @@ import pytest
 
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway import gateway as gateway_module
+from soulsgraph_clusters.fleet.gateway import runner
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway, host_of
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.security import channel_credentials, make_certificate
-from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, FleetSettings
+from soulsgraph_clusters.fleet.protocol.settings import HELD_FOR_S, Fleet, FleetError, FleetSettings, InUseError
 
 # Tokens and certificates.
 
@@ -72,11 +73,22 @@ def test_a_revocation_that_cannot_be_read_at_once_ends_the_stream_later(door):
 def test_a_gateway_that_cannot_listen_leaves_no_thread(door):
     settings = replace(door.fleet.settings, listen=door.address)
     before = {*threading.enumerate()}
-    with pytest.raises(FleetError, match="listen"):
+    with pytest.raises(InUseError, match="listen"):
         Gateway(Fleet(settings, door.folder), door.admission)
     # One of an earlier test may have ended meanwhile.
     assert {*threading.enumerate()} <= before
     door.check_that_it_serves()
+
+
+@pytest.mark.parametrize("listen", ["192.0.2.1:7443", "no-such-head.invalid:7443"])
+def test_an_address_that_is_not_this_machines_is_refused_at_once(tmp_path, listen):
+    make_certificate(tmp_path, ["127.0.0.1"])
+    fleet = Fleet(FleetSettings(listen, certificate="head.pem", key="head.key"), tmp_path)
+    began_s = time.monotonic()
+    with pytest.raises(FleetError, match=listen) as found:
+        runner._patiently(lambda: Gateway(fleet, None))
+    assert not isinstance(found.value, InUseError)
+    assert time.monotonic() - began_s < HELD_FOR_S
 
 
 def test_plaintext_at_a_port_with_tls_is_refused_and_tls_goes_on(open_door, tmp_path):

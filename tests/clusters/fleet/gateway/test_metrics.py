@@ -15,7 +15,7 @@ from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayR
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 from soulsgraph_clusters.fleet.protocol.security import CERTIFICATE, KEY, make_certificate
-from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, FleetSettings
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, InUseError
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.skills import SkillOptions
@@ -105,7 +105,7 @@ def test_with_a_certificate_the_figures_are_read_by_tls_beside_one_who_says_noth
 def test_a_port_in_use_is_refused():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = FleetSettings(metrics=f"127.0.0.1:{taken.getsockname()[1]}")
-        with pytest.raises(FleetError, match="metrics"):
+        with pytest.raises(InUseError, match="metrics"):
             Exporter(Fleet(settings, Path()), lambda: STATUS)
 
 

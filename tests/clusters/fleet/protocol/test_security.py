@@ -4,10 +4,18 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from multiprocessing import get_context
 
 import grpc
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from fakes.waiting import PATIENCE_S
 from soulsgraph_clusters.fleet.protocol.security import (
@@ -28,6 +36,8 @@ from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSetting
 SETTINGS = FleetSettings(certificate="head.pem", key="head.key")
 HOSTS = ("localhost", "127.0.0.1")
 CALL = "/test/Name"
+CURVES = (ec.SECP256R1, ec.SECP384R1)
+DAY = timedelta(days=1)
 
 
 def mode(path):
@@ -41,7 +51,7 @@ class Names(grpc.GenericRpcHandler):
         self.tokens = tokens
 
     def service(self, details):
-        name = self.tokens.name_of(sent_token(details.invocation_metadata))
+        name, _ = self.tokens.holder_of(sent_token(details.invocation_metadata))
         return grpc.unary_unary_rpc_method_handler(lambda request, context: (name or "nobody").encode())
 
 
@@ -86,6 +96,40 @@ def test_only_who_trusts_the_heads_certificate_connects_and_only_a_token_has_a_n
         assert ask(f"127.0.0.1:{port}", channel_credentials(None), token) == "UNAVAILABLE"
 
 
+def _certified(folder, key, ca=None):
+    """Write a key and its certificate into a folder, signed by a CA or by itself; return it with its key."""
+    now, owner = datetime.now(UTC), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, folder.name)])
+    signer, signing_key = (ca[0].subject, ca[1]) if ca else (owner, key)
+    certificate = (
+        x509.CertificateBuilder(signer, owner, key.public_key(), x509.random_serial_number(), now, now + DAY)
+        .add_extension(x509.BasicConstraints(ca is None, None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(signing_key, None if isinstance(signing_key, Ed25519PrivateKey) else SHA256())
+    )
+    folder.mkdir()
+    private(folder / "head.key", key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (folder / "head.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    return certificate, key
+
+
+@pytest.mark.parametrize(
+    "make_key",
+    [partial(rsa.generate_private_key, 65537, 2048), *(partial(ec.generate_private_key, one()) for one in CURVES)],
+)
+def test_a_head_may_have_a_certificate_of_a_users_own_ca(tmp_path, make_key):
+    ca = _certified(tmp_path / "ca", ec.generate_private_key(ec.SECP256R1()))
+    _certified(tmp_path / "head", make_key(), ca)
+    with served(Tokens(tmp_path / "tokens.json"), credentials_of(read_identity(SETTINGS, tmp_path / "head"))) as port:
+        assert ask(f"localhost:{port}", channel_credentials(tmp_path / "ca" / "head.pem")) == "nobody"
+
+
+@pytest.mark.parametrize("make_key", [Ed25519PrivateKey.generate, partial(ec.generate_private_key, ec.SECP521R1())])
+def test_a_key_that_no_pc_could_connect_to_is_refused(tmp_path, make_key):
+    _certified(tmp_path / "head", make_key())
+    with pytest.raises(FleetError, match=r"head\.pem: "):
+        read_identity(SETTINGS, tmp_path / "head")
+
+
 def test_a_certificate_for_another_host_is_refused(tmp_path):
     make_certificate(tmp_path, ("head.lan",))
     with served(Tokens(tmp_path / "tokens.json"), credentials_of(read_identity(SETTINGS, tmp_path)), "0.0.0.0") as port:
@@ -99,16 +143,18 @@ def test_a_running_head_sees_what_another_process_issued_and_revoked(tmp_path):
     running, other = Tokens(tmp_path / "tokens.json"), Tokens(tmp_path / "tokens.json")
     assert running.known == {}
     first, second = other.issue("pc-1"), other.issue("pc-2")
-    assert ([*running.known], running.name_of(first), running.name_of(second)) == (["pc-1", "pc-2"], "pc-1", "pc-2")
+    assert [*running.known] == ["pc-1", "pc-2"]
+    assert [running.holder_of(token) for token in (first, second)] == [("pc-1", False), ("pc-2", False)]
     other.drain("pc-1", True)
     newer = other.issue("pc-1")
-    assert (running.name_of(first), running.name_of(newer)) == (None, "pc-1")
     # Another token does not let a drained PC play.
+    assert [running.holder_of(token) for token in (first, newer)] == [("", False), ("pc-1", True)]
     assert [one.drained for one in running.known.values()] == [True, False]
     other.drain("pc-1", False)
     assert not running.known["pc-1"].drained
     other.revoke("pc-1")
-    assert ([*running.known], running.name_of(newer), running.name_of(second)) == (["pc-2"], None, "pc-2")
+    assert [*running.known] == ["pc-2"]
+    assert [running.holder_of(token) for token in (newer, second)] == [("", False), ("pc-2", False)]
     for act in (other.revoke, lambda pc: other.drain(pc, True)):
         with pytest.raises(FleetError, match="pc-1"):
             act("pc-1")
@@ -183,7 +229,7 @@ def test_a_missing_file_is_named(tmp_path):
 def test_no_odd_token_has_a_name(tmp_path, token):
     tokens = Tokens(tmp_path / "tokens.json")
     tokens.issue("pc-1")
-    assert tokens.name_of(token) is None
+    assert tokens.holder_of(token) == ("", False)
 
 
 @pytest.mark.parametrize("sent", ["Basic abc", "abc", "bearer abc", b"Bearer abc", ""])
@@ -217,7 +263,7 @@ def test_a_damaged_file_of_hashes_is_refused_for_every_question_and_left_alone(t
     questions = [
         lambda: Tokens(path),
         lambda: tokens.known,
-        lambda: tokens.name_of(token),
+        lambda: tokens.holder_of(token),
         lambda: tokens.issue("pc-2"),
         lambda: tokens.revoke("pc-1"),
         lambda: tokens.drain("pc-1", True),
