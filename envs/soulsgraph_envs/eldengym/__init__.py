@@ -5,7 +5,7 @@ from soulsgraph_envs.compat.eldengym import __getattr__ as __getattr__
 from soulsgraph_envs.eldengym import arena_boundary as arena_boundary
 from soulsgraph_envs.eldengym import env as env
 from soulsgraph_envs.eldengym import envs as envs
-from soulsgraph_envs.eldengym import registry as registry
+from soulsgraph_envs.eldengym import registry as registry  # type: ignore[assignment]  # it has a registry of this name
 from soulsgraph_envs.eldengym import rewards as rewards
 from soulsgraph_envs.eldengym import utils as utils
 from soulsgraph_envs.eldengym import wrappers as wrappers

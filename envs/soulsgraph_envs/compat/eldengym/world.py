@@ -343,16 +343,7 @@ class Attributes:
     writable: dict[str, str]
 
 
-def load_attributes(path: Path = DATA / "attributes.toml") -> Attributes:
-    """Load the attributes of the simulated fight.
-
-    Raises:
-        DataError: for a missing table, or a value that the simulator does not have.
-    """
-    return load(Attributes, Where(path))
-
-
-_SHOWN, _WRITABLE = vars(load_attributes()).values()
+_SHOWN, _WRITABLE = vars(load(Attributes, Where(DATA / "attributes.toml"))).values()
 #: What no raw value shows.
 _OTHERS = ("HeroFp", "HeroMaxFp", "gameSpeedVal")
 

@@ -8,14 +8,8 @@ import logging
 import sys
 from importlib import import_module
 
-from soulsgraph_envs.compat.soulsgym.environments import IudexEnv as IudexEnv
-from soulsgraph_envs.compat.soulsgym.environments import IudexEnvDemo as IudexEnvDemo
-from soulsgraph_envs.compat.soulsgym.environments import IudexImgEnv as IudexImgEnv
-from soulsgraph_envs.compat.soulsgym.environments import SoulsEnv as SoulsEnv
-from soulsgraph_envs.compat.soulsgym.environments import SoulsEnvDemo as SoulsEnvDemo
-from soulsgraph_envs.compat.soulsgym.environments import VordtEnv as VordtEnv
-from soulsgraph_envs.compat.soulsgym.fight import GameState as GameState
-from soulsgraph_envs.compat.soulsgym.fight import SoulsGymException as SoulsGymException
+from soulsgraph_envs.compat.soulsgym.environments import *  # noqa: F403
+from soulsgraph_envs.compat.soulsgym.fight import *  # noqa: F403
 
 #: The ids under which an agent finds the environments.
 available_envs = ["SoulsGymIudex-v0", "SoulsGymIudexImg-v0", "SoulsGymIudexDemo-v0", "SoulsGymVordt-v0"]

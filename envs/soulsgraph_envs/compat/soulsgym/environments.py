@@ -1,9 +1,8 @@
-"""SoulsGym's environments, over the simulator or a running game: the abstract ones, Iudex's and Vordt's."""
+"""SoulsGym's environments, over the simulator or a running game: of any boss, of Iudex and of Vordt."""
 
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,30 +60,40 @@ class Options(TypedDict, total=False):
     render_mode: Literal["rgb_array"] | None
 
 
-class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
-    """One boss fight as a Gymnasium environment: a step is 0.1 s of the game, which stands still between.
+_ATTEMPTS = 3
+_STEPS_TO_LOCK_ON = 30
+_SEEDS = 2**63
+
+
+class SoulsEnv(gymnasium.Env[Any, np.int64]):
+    """One phase of a boss fight, by the Knight: a step is 0.1 s of the game, which stands still between.
+
+    A class names its boss by `ENV_ID`, one of `data/soulsgym/fights`.
 
     An action that the player cannot begin yet is left out, as in SoulsGym; `current_valid_actions`
     says which can. With `skip_steps`, steps in which nothing can be done pass at once, and their
     reward is that of the whole span.
 
     Raises:
-        DataError: for a speed, driver or render mode that there is not.
+        DataError: for a speed, phase, driver or render mode that there is not.
     """
 
+    game_id = "DarkSoulsIII"
     #: What the boss is called in the static tables.
     ENV_ID = ""
+    #: Begin at any of the fight's poses, not at the first.
+    random_player_pose = False
     #: Seconds of the game in a step.
     step_size = 0.1
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 - Gymnasium's own attribute
     #: A running game's levels are restored after every step, and HP are counted here: nobody dies, no phase changes.
     refills: ClassVar[bool] = True
-    _lock: LockOn
 
     @check_arguments
     def __init__(
         self,
         game_speed: Speed = 1.0,
+        phase: Literal[1, 2] = 1,
         skip_steps: bool = False,
         *,
         driver: Driver = "simulator",
@@ -96,39 +105,57 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         self.metadata = dict(self.metadata)
         self.game_speed, self.skip_steps, self.render_mode = game_speed, skip_steps, render_mode
         self.world = world or make_world(driver, games, game_speed, self.refills)
+        self._fight = load_fight(self.ENV_ID)
+        scenario = f"{self.ENV_ID}-phase{phase}" if self.refills else f"{self.ENV_ID}-full"
+        self._scenario = load_scenario(DATA / "scenarios" / f"{scenario}.toml")
+        self._lock = LockOn(load_player(self._scenario.player).camera)
+        self._first_phase = phase
+        self._observer = Observer(self._fight, self._scenario)
+        self.observation_space = self._observer.space
         self.action_space = gymnasium.spaces.Discrete(len(ACTIONS))
         self.terminated = False
         self._state: GameState | None = None
         self._queued = Control.NONE
 
     @property
-    @abstractmethod
-    def game_id(self) -> str:
-        """Return the name of the game, such as DarkSoulsIII."""
+    def phase(self) -> int:
+        """Return the phase that is fought, that of the first step before the first reset."""
+        return self._state.phase if self._state else self._first_phase
 
-    @abstractmethod
+    @classmethod
+    def compute_reward(cls, game_state: GameState, next_game_state: GameState) -> float:
+        """Return SoulsGym's reward, with a term for the place in an arena whose fight has a centre."""
+        return load_fight(cls.ENV_ID).reward(game_state, next_game_state)
+
+    @property
+    def obs(self) -> Any:
+        """Return the observation of the present state: SoulsGym's dictionary."""
+        return self._observer.observe(self._present)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Return the actions the player can begin: `action_mask` (20,) bool, and `allowed_actions`, a list."""
+        allowed = self.current_valid_actions()
+        mask = np.zeros(len(ACTIONS), np.bool_)
+        mask[allowed] = True
+        return {"action_mask": mask, "allowed_actions": allowed}
+
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; on the simulator the same seed gives the same one.
+        """Begin an episode with the boss locked on; on the simulator the same seed gives the same one.
 
         Raises:
             SeedError: for anything but a non-negative integer or None.
+            ResetError: if that failed three times, for the reason of the last.
         """
-        return super().reset(seed=checked_seed(seed))
-
-    @staticmethod
-    @abstractmethod
-    def compute_reward(game_state: GameState, next_game_state: GameState) -> float:
-        """Return the reward of going from one state to another."""
-
-    @property
-    @abstractmethod
-    def obs(self) -> Any:
-        """Return the observation of the present state."""
-
-    @property
-    @abstractmethod
-    def info(self) -> dict[str, Any]:
-        """Return the info of the present state."""
+        super().reset(seed=checked_seed(seed))
+        failure: GameError | SoulsGymException | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                self._begin()
+                return self.obs, self.info
+            except (GameError, SoulsGymException) as error:
+                self._state, failure = None, error
+        raise ResetError(f"no episode could be begun in {_ATTEMPTS} attempts: {failure}") from failure
 
     @property
     def game_state(self) -> GameState:
@@ -202,6 +229,23 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
             self.terminated = True
             raise GameStateError(f"the episode was lost: {lost} Call reset to go on.") from lost
 
+    def _begin(self) -> None:
+        places = self._fight.coordinates
+        anywhere = places.player_init_poses_random if self.random_player_pose else ()
+        starts = anywhere or (places.player_init_pose,)
+        start = starts[self.np_random.integers(len(starts))]
+        seed = int(self.np_random.integers(_SEEDS))
+        self._state = self.world.begin(self._fight, self._scenario, start, seed)
+        self._observer.check(self._state)
+        self.terminated, self._queued = False, Control.NONE
+        self._lock.begin()
+        for _ in range(_STEPS_TO_LOCK_ON):
+            if self._state.lock_on:
+                return
+            self._lock_on()
+            self._advance(NOTHING)
+        raise LockOnFailure(f"expected a lock on {self._fight.name} within {_STEPS_TO_LOCK_ON} steps, found none.")
+
     def _advance(self, action: int) -> None:
         """Advance the world by one step."""
         keys = self._queued | self._apply_action(action)
@@ -229,94 +273,9 @@ class SoulsEnvDemo(SoulsEnv):
 
     refills = False
 
-    def __init__(self, game_speed: float = 1.0, **options: Unpack[Options]) -> None:
+    def __init__(self, game_speed: float = 1.0, random_player_pose: bool = False, **options: Unpack[Options]) -> None:
         super().__init__(game_speed, **options)
-
-
-_ATTEMPTS = 3
-_STEPS_TO_LOCK_ON = 30
-_SEEDS = 2**63
-
-
-class BossEnv(SoulsEnv):
-    """A boss of Dark Souls III, fought by the Knight: one phase of it, the whole fight in a demonstration.
-
-    Raises:
-        DataError: for a phase other than 1 and 2, and as `SoulsEnv`.
-    """
-
-    game_id = "DarkSoulsIII"
-    #: Begin at any of the fight's poses, not at the first.
-    random_player_pose = False
-
-    @check_arguments
-    def __init__(
-        self, game_speed: Speed = 1.0, phase: Literal[1, 2] = 1, skip_steps: bool = False, **options: Unpack[Options]
-    ) -> None:
-        super().__init__(game_speed, skip_steps, **options)
-        self._fight = load_fight(self.ENV_ID)
-        scenario = f"{self.ENV_ID}-phase{phase}" if self.refills else f"{self.ENV_ID}-full"
-        self._scenario = load_scenario(DATA / "scenarios" / f"{scenario}.toml")
-        self._lock = LockOn(load_player(self._scenario.player).camera)
-        self._first_phase = phase
-        self._observer = Observer(self._fight, self._scenario)
-        self.observation_space = self._observer.space
-
-    @property
-    def phase(self) -> int:
-        """Return the phase that is fought, that of the first step before the first reset."""
-        return self._state.phase if self._state else self._first_phase
-
-    @classmethod
-    def compute_reward(cls, game_state: GameState, next_game_state: GameState) -> float:
-        """Return SoulsGym's reward, with a term for the place in an arena whose fight has a centre."""
-        return load_fight(cls.ENV_ID).reward(game_state, next_game_state)
-
-    @property
-    def obs(self) -> Any:
-        """Return the observation of the present state: SoulsGym's dictionary."""
-        return self._observer.observe(self._present)
-
-    @property
-    def info(self) -> dict[str, Any]:
-        """Return the actions the player can begin: `action_mask` (20,) bool, and `allowed_actions`, a list."""
-        allowed = self.current_valid_actions()
-        mask = np.zeros(len(ACTIONS), np.bool_)
-        mask[allowed] = True
-        return {"action_mask": mask, "allowed_actions": allowed}
-
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode with the boss locked on; on the simulator the same seed gives the same one.
-
-        Raises:
-            ResetError: if that failed three times, for the reason of the last.
-        """
-        super().reset(seed=seed)
-        failure: GameError | SoulsGymException | None = None
-        for _ in range(_ATTEMPTS):
-            try:
-                self._begin()
-                return self.obs, self.info
-            except (GameError, SoulsGymException) as error:
-                self._state, failure = None, error
-        raise ResetError(f"no episode could be begun in {_ATTEMPTS} attempts: {failure}") from failure
-
-    def _begin(self) -> None:
-        places = self._fight.coordinates
-        anywhere = places.player_init_poses_random if self.random_player_pose else ()
-        starts = anywhere or (places.player_init_pose,)
-        start = starts[self.np_random.integers(len(starts))]
-        seed = int(self.np_random.integers(_SEEDS))
-        self._state = self.world.begin(self._fight, self._scenario, start, seed)
-        self._observer.check(self._state)
-        self.terminated, self._queued = False, Control.NONE
-        self._lock.begin()
-        for _ in range(_STEPS_TO_LOCK_ON):
-            if self._state.lock_on:
-                return
-            self._lock_on()
-            self._advance(NOTHING)
-        raise LockOnFailure(f"expected a lock on {self._fight.name} within {_STEPS_TO_LOCK_ON} steps, found none.")
+        self.random_player_pose = random_player_pose
 
 
 _IUDEX, _VORDT = load_fight("iudex"), load_fight("vordt")
@@ -324,7 +283,7 @@ _IUDEX, _VORDT = load_fight("iudex"), load_fight("vordt")
 IudexState = VordtState = GameState
 
 
-class _Iudex(BossEnv):
+class _Iudex(SoulsEnv):
     """What every environment of Iudex Gundyr shares."""
 
     ENV_ID = "iudex"
@@ -393,17 +352,13 @@ class IudexImgEnv(IudexEnv):
 class IudexEnvDemo(SoulsEnvDemo, _Iudex):
     """The whole fight with Iudex, his change of phase included."""
 
-    def __init__(self, game_speed: float = 1.0, random_player_pose: bool = False, **options: Unpack[Options]) -> None:
-        super().__init__(game_speed, **options)
-        self.random_player_pose = random_player_pose
-
     @property
     def info(self) -> dict[str, Any]:
         """Return the actions the player can begin, and `boss_hp`, which SoulsAI's evaluation counts victories by."""
         return {**super().info, "boss_hp": self._present.boss_hp}
 
 
-class VordtEnv(BossEnv):
+class VordtEnv(SoulsEnv):
     """One phase of Vordt of the Boreal Valley, who builds up frost: calm in phase 1, raging in phase 2.
 
     Raises:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from soulsgraph_envs.compat.eldengym import EldenGymEnv
-from soulsgraph_envs.compat.eldengym.world import DATA, SimulatedFight, load_attributes, load_keys
-from soulsgraph_envs.core.errors import DataError
+from soulsgraph_envs.compat.eldengym.world import SimulatedFight, load_keys
 
 pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning")
 
@@ -26,19 +24,6 @@ def action_named(name: str) -> int:
 def fight(env: Any, actions: list[Any], seed: int = 5) -> list[Any]:
     env.reset(seed=seed)
     return [env.step(action) for action in actions]
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong", "expected"),
-    [('"STAMINA_MAX"', '"STAMNA_MAX"', r"shown\.HeroMaxSp"), ("[writable]", "[written]", "written")],
-)
-def test_an_attribute_that_the_simulator_does_not_have_is_refused(
-    tmp_path: Path, right: str, wrong: str, expected: str
-) -> None:
-    path = tmp_path / "attributes.toml"
-    path.write_text((DATA / "attributes.toml").read_text(encoding="utf-8").replace(right, wrong), encoding="utf-8")
-    with pytest.raises(DataError, match=expected):
-        load_attributes(path)
 
 
 def test_same_seed_gives_the_same_fights_and_another_seed_others() -> None:
