@@ -34,7 +34,7 @@ JOURNALED = "journaled"
 FULL, DISK_FULL = "spool full", "disk full"
 #: What the end of a stage or a pause leaves of a chunk that was begun.
 UNFINISHED = "unfinished"
-_FORMAT = 2
+_FORMAT = 3
 #: What to do about a file that cannot be read.
 _BEGIN_ANEW = "remove it: of a stage its checkpoints too, which begins anew then"
 #: Of several processes that open it at once one has it after so long, and the others are refused.
@@ -47,12 +47,11 @@ _CHUNKS = (
     "verdict TEXT, decisions INTEGER, first_lane INTEGER, UNIQUE (pc, game, boot, number))",
     "CREATE TABLE contents (position INTEGER PRIMARY KEY REFERENCES chunks ON DELETE CASCADE, content BLOB)",
 )
-#: Of a journal: the stage, the lanes of its games in the order in which they joined, sums of decisions, and what each
-#: process of a game counts.
+#: Of a journal: the stage, the lanes of its games in the order in which they joined, and what each process of a game
+#: counts.
 _STAGE = (
     "CREATE TABLE stage (name TEXT, attempt TEXT, first INTEGER)",
     "CREATE TABLE lanes (pc TEXT, game TEXT, count INTEGER, first INTEGER, UNIQUE (pc, game, count))",
-    "CREATE TABLE sums (pc TEXT, verdict TEXT, decisions INTEGER, UNIQUE (pc, verdict))",
     "CREATE TABLE counts (name TEXT, boot TEXT, finished INTEGER, lost TEXT, PRIMARY KEY (name, boot)) WITHOUT ROWID",
 )
 #: Of a spool chunks leave at the front, so that the last one's position still is the highest.
@@ -61,7 +60,7 @@ _SELECT = (
     "SELECT pc, game, boot, number, verdict, decisions, first_lane, content FROM chunks LEFT JOIN contents USING "
     "(position)"
 )
-_ADD = "INSERT INTO sums VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET decisions = decisions + excluded.decisions"
+_SUM = "SELECT pc || '/' || verdict, SUM(decisions), MAX(position) FROM chunks WHERE position >= ? GROUP BY pc, verdict"
 _KEY = "(pc, game, boot, number) = (?, ?, ?, ?)"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _UNWRITABLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
@@ -197,11 +196,10 @@ class Store:
     def _insert(self, chunk: StoredChunk) -> bool:
         """Write a chunk, within a transaction, and return whether it is new."""
         *known, content = chunk
-        if not self._run(_INSERT, *known).rowcount:
-            return False
-        if content is not None:
-            self._run("INSERT INTO contents SELECT MAX(position), ? FROM chunks", content)
-        return True
+        inserted = self._run(_INSERT, *known)
+        if inserted.rowcount and content is not None:
+            self._run("INSERT INTO contents VALUES (?, ?)", inserted.lastrowid, content)
+        return bool(inserted.rowcount)
 
     @property
     def size_bytes(self) -> int:
@@ -235,6 +233,9 @@ class Journal(Store):
     def __init__(self, folder: Path, stage: str, most_bytes: int = 0, *, reading: bool = False) -> None:
         super().__init__(folder, reading=reading)
         self.stage = stage
+        #: Decisions by PC and verdict of the chunks before a position, which never change.
+        self._summed, self._sums = 0, Counter[str]()
+        self._lanes: dict[tuple[str, str, int], int] = {}
         try:
             if not reading:
                 if most_bytes:
@@ -271,8 +272,10 @@ class Journal(Store):
     def decisions(self) -> Counter[str]:
         """Decisions by `PC/verdict`, since the journal began."""
         with self._access, self._errors():
-            rows = self._run("SELECT pc || '/' || verdict, decisions FROM sums")
-            return Counter(dict(rows.fetchall()))
+            for key, decisions, last in self._run(_SUM, self._summed).fetchall():
+                self._sums[key] += decisions
+                self._summed = max(self._summed, last + 1)
+            return self._sums.copy()
 
     def count(self, rows: Iterable[tuple[str, str, int, Mapping[str, int]]]) -> None:
         """Note what processes of games count by now: name of the game, boot, decisions finished, and lost by reason.
@@ -293,17 +296,9 @@ class Journal(Store):
             ).fetchall()
         return {name: (finished, sum(map(Counter, json.loads(lost)), Counter())) for name, finished, lost in rows}
 
-    def __contains__(self, key: tuple[str, str, str, int]) -> bool:
-        """Return whether a chunk is there, or was before its content was forgotten, by PC, game, boot and number."""
-        with self._access, self._errors():
-            found = self._run(f"SELECT 1 FROM chunks WHERE {_KEY}", *key)
-            return found.fetchone() is not None
-
     def append(self, chunk: StoredChunk) -> bool:
-        """Write a chunk, unless it is there, and return whether it is new."""
-        if new := self._insert(chunk):
-            self._run(_ADD, chunk.pc, chunk.verdict, chunk.decisions)
-        return new
+        """Write a chunk, unless it is there or was before its content was forgotten, and return whether it is new."""
+        return self._insert(chunk)
 
     def read(self, position: int, most: int) -> list[StoredChunk]:
         """Return up to `most` chunks in order, from a position on.
@@ -350,11 +345,15 @@ class Journal(Store):
     def first_lane(self, pc: str, game: str, lanes: int) -> int:
         """Return the first of a game's lanes in the stage; a game of another number of lanes is another one."""
         key = pc, game, lanes
+        if key in self._lanes:
+            return self._lanes[key]
         found = self._run("SELECT first FROM lanes WHERE (pc, game, count) = (?, ?, ?)", *key).fetchone()
-        if found is None:
-            new = "INSERT INTO lanes SELECT ?, ?, ?, COALESCE(SUM(count), 0) FROM lanes RETURNING first"
-            found = self._run(new, *key).fetchone()
-        return int(found[0])
+        if found is not None:
+            self._lanes[key] = found[0]
+            return int(found[0])
+        # Its transaction may fail yet.
+        new = "INSERT INTO lanes SELECT ?, ?, ?, COALESCE(SUM(count), 0) FROM lanes RETURNING first"
+        return int(self._run(new, *key).fetchone()[0])
 
 
 class Spool(Store):

@@ -140,7 +140,7 @@ class _Reader:
     def fights(self, stored: StoredChunk) -> Iterator[tuple[_FightKey, _Open, Episodes]]:
         """Yield the fights that ended in a chunk, each with its one row of episodes."""
         message = Chunk.FromString(stored.content)
-        chunk = decode_columns(message.columns, self._task.spaces, self._task.terms)
+        chunk = decode_columns(message.columns)
         moments = read_moments(message)
         for module, transitions in chunk.transitions.items():
             versions = moments[module].versions

@@ -12,7 +12,7 @@ from safetensors.numpy import save
 from fakes.runs import pretend_run
 from soulsgraph.runs.evaluate import load_checkpoint
 from soulsgraph.runs.plan import Plan
-from soulsgraph_clusters.fleet.protocol.messages import decode_columns, decode_weights
+from soulsgraph_clusters.fleet.protocol.messages import check_columns, decode_weights
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.learning.checkpoint import FILE_NAME, read_training_state
 
@@ -83,7 +83,7 @@ def _readers(folder: Path):
         "curve": checkpoint,
         "training state": state,
         "weights of a head": decode_weights,
-        "chunk of a PC": lambda content: decode_columns(content, {"camera": (3, 2)}, {"camera": 1}),
+        "chunk of a PC": lambda content: check_columns(content, {"camera": (3, 2)}, {"camera": 1}),
     }
 
 

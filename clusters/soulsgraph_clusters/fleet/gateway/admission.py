@@ -16,7 +16,7 @@ import numpy as np
 
 from soulsgraph_clusters.fleet.gateway.connections import Connection
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.messages import decode_columns, encode_weights, read_moments, to_bytes
+from soulsgraph_clusters.fleet.protocol.messages import check_columns, check_moments, encode_weights, to_bytes
 from soulsgraph_clusters.fleet.protocol.settings import MOST_MESSAGE_BYTES, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.fleet.store import JOURNALED, Journal, StoredChunk
@@ -146,16 +146,15 @@ class Admission:
     def _take(self, connection: Connection, chunk: wire.Chunk, now_s: float) -> tuple[str, int]:
         """Write a chunk that is not there yet with its verdict; return that, and the decisions that it has."""
         pc, game, decisions = connection.hello.pc, connection.hello.game, sum(chunk.decisions.values())
-        key = pc, game, chunk.boot, chunk.sequence
-        if key in self.journal:
-            return JOURNALED, decisions
         verdict = self._verdict(connection, chunk, now_s) or JOURNALED
         learned = verdict == JOURNALED
         lane = self.journal.first_lane(pc, game, connection.hello.lanes) if learned else 0
         # A message has no room for more.
         decisions = min(decisions, MOST_MESSAGE_BYTES)
-        self.journal.append(StoredChunk(*key, verdict, decisions, lane, chunk.SerializeToString() if learned else None))
-        return verdict, decisions
+        content = chunk.SerializeToString() if learned else None
+        new = self.journal.append(StoredChunk(pc, game, chunk.boot, chunk.sequence, verdict, decisions, lane, content))
+        # Of one that is there already the first verdict stands.
+        return verdict if new else JOURNALED, decisions
 
     def _verdict(self, connection: Connection, chunk: wire.Chunk, now_s: float) -> str:
         # A message has no room for more.
@@ -169,8 +168,8 @@ class Admission:
         if chunk.frozen and self._frozen not in (b"", chunk.frozen):
             return ALTERED
         try:
-            columns = decode_columns(chunk.columns, self.task.spaces, self.task.terms)
-            read_moments(chunk)
+            check_moments(chunk)
+            columns = check_columns(chunk.columns, self.task.spaces, self.task.terms)
         except FleetError:
             return MALFORMED
         found = columns.transitions
@@ -179,7 +178,7 @@ class Admission:
         most = {name: connection.hello.lanes * len(self.task.skills_of([name])) for name in found}
         lanes = [(part.lanes, most[name]) for name, part in found.items()]
         lanes += [(part.lanes, connection.hello.lanes) for part in columns.episodes.values()]
-        own = all(one.min() >= 0 and one.max() < count for one, count in lanes)
+        own = all(one.max() < count for one, count in lanes)
         return "" if found and own and counts == dict(chunk.decisions) else MALFORMED
 
 

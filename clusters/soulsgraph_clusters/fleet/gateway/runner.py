@@ -441,7 +441,7 @@ def read_chunk(stored: StoredChunk, task: StageTask, frozen: bytes) -> Chunk | N
     message = ChunkMessage.FromString(stored.content)
     if message.frozen not in (b"", frozen):
         return None
-    found = decode_columns(message.columns, task.spaces, task.terms)
+    found = decode_columns(message.columns)
     task.number(found.transitions, stored.first_lane, int(stored.boot[:7], 16) << 32)
     return Chunk(found.transitions, found.episodes, message.lane_ticks)
 

@@ -165,7 +165,7 @@ class _StageFights:
 
     def take(self, stored: StoredChunk, now_s: float) -> None:
         """Take the fights of a chunk that was not refused."""
-        found = decode_columns(Chunk.FromString(stored.content).columns, self._task.spaces, self._task.terms)
+        found = decode_columns(Chunk.FromString(stored.content).columns)
         play = int(next(iter(found.transitions.values())).episodes[0]) >> PLAY_SHIFT
         skill = self._task.skills[-1].name
         ended = found.episodes.get(skill)

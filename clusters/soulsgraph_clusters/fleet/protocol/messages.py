@@ -115,17 +115,20 @@ Arrays = dict[str, npt.NDArray[Any]]
 #: Observations, rewards and seconds are far smaller in any fight; the square of one still is a float32.
 _MOST_VALUE = 1e9
 _TRANSITIONS, _EPISODES = "transitions", "episodes"
-#: Types of columns.
-_FLOAT, _DOUBLE, _INTEGER, _FLAG = np.float32, np.float64, np.int64, np.bool_
+#: Types of columns, with their least and greatest values. A file may hold any byte where a truth value should be.
+_FLOAT, _DOUBLE = ((kind, -_MOST_VALUE, _MOST_VALUE) for kind in (np.float32, np.float64))
+_INTEGER, _FLAG = (np.int64, 0, _MOST_VALUE), (np.bool_, 0, 1)
+#: Who numbers a boot's episodes adds to them.
+_EPISODE = np.int64, 0, 2**53
 _TRANSITION_TYPES: dict[str, Any] = {
     "observations": _FLOAT,
     "next_observations": _FLOAT,
     "actions": _INTEGER,
     "rewards": _FLOAT,
     "terminated": _FLAG,
-    "ticks": _INTEGER,
+    "ticks": (np.int64, 1, _MOST_VALUE),
     "lanes": _INTEGER,
-    "episodes": _INTEGER,
+    "episodes": _EPISODE,
 }
 _EPISODE_TYPES: dict[str, Any] = {
     "lanes": _INTEGER,
@@ -152,11 +155,34 @@ def encode_columns(chunk: Chunk) -> bytes:
 
 
 def _typed(owner: object, name: str, types: Mapping[str, Any]) -> npt.NDArray[Any]:
-    return np.ascontiguousarray(getattr(owner, name), types[name])
+    return np.ascontiguousarray(getattr(owner, name), types[name][0])
 
 
-def decode_columns(data: bytes, spaces: Mapping[str, tuple[int, int]], terms: Mapping[str, int]) -> Chunk:
-    """Read what `encode_columns` wrote, and refuse whatever the stage's modules and skills could not have sent.
+def _columns(data: bytes) -> dict[str, dict[str, Arrays]]:
+    """Return the columns by kind, module or skill, and name."""
+    found: dict[str, dict[str, Arrays]] = {_TRANSITIONS: {}, _EPISODES: {}}
+    for name, array in _load(data).items():
+        kind, _, rest = name.partition("/")
+        owner, _, column = rest.rpartition("/")
+        found.setdefault(kind, {}).setdefault(owner, {})[column] = array
+    return found
+
+
+def _chunk(transitions: Mapping[str, Arrays], episodes: Mapping[str, Arrays]) -> Chunk:
+    return Chunk(
+        {module: Transitions(**own) for module, own in transitions.items()},
+        {skill: Episodes(**own) for skill, own in episodes.items()},
+        0,
+    )
+
+
+def decode_columns(data: bytes) -> Chunk:
+    """Read what `encode_columns` wrote, and `check_columns` let pass."""
+    return _chunk(*_columns(data).values())
+
+
+def check_columns(data: bytes, spaces: Mapping[str, tuple[int, int]], terms: Mapping[str, int]) -> Chunk:
+    """Refuse what the stage's modules and skills could not have sent, and read the rest.
 
     `spaces` maps each module to its observed values and its number of actions, `terms` each skill to its number of
     reward terms.
@@ -164,25 +190,16 @@ def decode_columns(data: bytes, spaces: Mapping[str, tuple[int, int]], terms: Ma
     Raises:
         FleetError: naming the column that is missing, unknown, of another type or shape, or out of range.
     """
-    found: dict[str, dict[str, dict[str, Any]]] = {_TRANSITIONS: {}, _EPISODES: {}}
-    for name, array in _load(data).items():
-        kind, _, rest = name.partition("/")
-        owner, _, column = rest.rpartition("/")
-        if kind not in found or owner not in (spaces if kind == _TRANSITIONS else terms):
-            raise _refusal("a column of the stage's modules and skills", repr(name[:100]))
-        found[kind].setdefault(owner, {})[column] = array
-    transitions, episodes = {}, {}
-    for module, columns in found[_TRANSITIONS].items():
+    transitions, episodes, *others = _columns(data).values()
+    if strange := [*others, *(transitions.keys() - spaces), *(episodes.keys() - terms)]:
+        raise _refusal("columns of the stage's modules and skills", repr(strange)[:100])
+    for module, columns in transitions.items():
         size, actions = spaces[module]
-        _check(module, columns, _TRANSITION_TYPES, {"observations": size, "next_observations": size})
-        taken, ticks = columns["actions"], columns["ticks"]
-        if taken.min() < 0 or taken.max() >= actions or ticks.min() < 1 or columns["episodes"].min() < 0:
-            raise _refusal(f"decisions of {module}'s {actions} actions", "others")
-        transitions[module] = Transitions(**columns)
-    for skill, columns in found[_EPISODES].items():
+        types = _TRANSITION_TYPES | {"actions": (np.int64, 0, actions - 1)}
+        _check(module, columns, types, {"observations": size, "next_observations": size})
+    for skill, columns in episodes.items():
         _check(skill, columns, _EPISODE_TYPES, {"rows": STATE_SIZE, "terms": terms[skill]})
-        episodes[skill] = Episodes(**columns)
-    return Chunk(transitions, episodes, 0)
+    return _chunk(transitions, episodes)
 
 
 def write_moments(moments: Mapping[str, Moments], chunk: wire.Chunk) -> None:
@@ -193,16 +210,21 @@ def write_moments(moments: Mapping[str, Moments], chunk: wire.Chunk) -> None:
     chunk.weights_version = min(chunk.versions, default=0)
 
 
-def read_moments(chunk: wire.Chunk) -> dict[str, Moments]:
-    """Read what `write_moments` wrote, (n,) each, by module.
+def check_moments(chunk: wire.Chunk) -> None:
+    """Refuse a chunk without one version and one tick for each decision, or of which the oldest version is another.
 
     Raises:
-        FleetError: if there is not one version and one tick for each decision, or the oldest version is another.
+        FleetError: with what was found.
     """
-    names, count = sorted(chunk.decisions), sum(chunk.decisions.values())
-    if not len(chunk.versions) == len(chunk.ticks) == count or min(chunk.versions, default=0) != chunk.weights_version:
+    count, versions = sum(chunk.decisions.values()), [*chunk.versions]
+    if not len(versions) == len(chunk.ticks) == count or min(versions, default=0) != chunk.weights_version:
         expected = f"versions and ticks of {count} decisions, the oldest {chunk.weights_version}"
-        raise _refusal(expected, f"{len(chunk.versions)} and {len(chunk.ticks)}, or others")
+        raise _refusal(expected, f"{len(versions)} and {len(chunk.ticks)}, or others")
+
+
+def read_moments(chunk: wire.Chunk) -> dict[str, Moments]:
+    """Read what `write_moments` wrote and `check_moments` let pass, (n,) each, by module."""
+    names = sorted(chunk.decisions)
     places = np.cumsum([chunk.decisions[name] for name in names], dtype=np.int64)[:-1]
     columns = (
         np.split(np.array(values, np.uint64).astype(np.int64), places) for values in (chunk.versions, chunk.ticks)
@@ -216,16 +238,14 @@ def _check(owner: str, columns: Arrays, types: Mapping[str, Any], widths: Mappin
         raise _refusal(f"the columns {', '.join(types)} of {owner}", ", ".join(sorted(columns))[:200])
     count = len(columns["lanes"]) if columns["lanes"].ndim else 0
     for name, column in columns.items():
+        kind, least, most = types[name]
         shape = (count, widths[name]) if name in widths else (count,)
-        if column.dtype != types[name] or column.shape != shape or not 1 <= count <= MOST_DECISIONS:
-            expected = f"{owner}'s {name} as {np.dtype(types[name])} {shape}"
-            raise _refusal(expected, f"{column.dtype} {column.shape}")
-        # A file may hold any byte where a truth value should be; NaN is within no bounds.
-        most, values = (1, column.view(np.uint8)) if column.dtype == _FLAG else (_MOST_VALUE, column)
-        # Who numbers a boot's episodes adds to them.
-        most = 2**53 if name == "episodes" else most
-        if not (values.min() >= -most and values.max() <= most):
-            raise _refusal(f"{owner}'s {name} within {most:g}", "others")
+        if column.dtype != kind or column.shape != shape or not 1 <= count <= MOST_DECISIONS:
+            raise _refusal(f"{owner}'s {name} as {np.dtype(kind)} {shape}", f"{column.dtype} {column.shape}")
+        values = column.view(np.uint8) if kind is np.bool_ else column
+        # NaN is within no bounds.
+        if not (np.minimum.reduce(values, None) >= least and np.maximum.reduce(values, None) <= most):
+            raise _refusal(f"{owner}'s {name} from {least:g} to {most:g}", "others")
 
 
 def _refusal(expected: str, found: str) -> FleetError:

@@ -75,7 +75,7 @@ def head(tmp_path):
 
 def _keys(records):
     """Return lane and episode of every decision, one set for all."""
-    parts = [decode_columns(message(one).columns, TASK.spaces, TASK.terms).transitions["camera"] for one in records]
+    parts = [decode_columns(message(one).columns).transitions["camera"] for one in records]
     return {key for part in parts for key in zip(part.lanes.tolist(), part.episodes.tolist(), strict=True)}
 
 
