@@ -5,10 +5,8 @@ Labelled shifts change what other skills deal with, so they need only the first 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import count, islice
 from typing import Annotated
 from zlib import crc32
 
@@ -26,9 +24,8 @@ from soulsgraph_envs.combat.scripted import (
     Uniform,
     references,
 )
-from soulsgraph_envs.continual.generator import generated_name, shift_of
-from soulsgraph_envs.core.config import Between, is_generated
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.continual.generator import shift_of
+from soulsgraph_envs.core.config import Between
 from soulsgraph_envs.core.scenario import Scenario, load_player, load_scenario
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds
 from soulsgraph_envs.games.opening import make_game
@@ -38,8 +35,6 @@ from soulsgraph_envs.skills import SKILL_NAMES, Skill, make_skill
 FIGHTS = 100
 #: Least win rate of the oracle, most of random play, and least points by which the oracle is above itself not dodging.
 LEAST_ORACLE, MOST_RANDOM, LEAST_BY_DODGING = 0.90, 0.05, 0.40
-#: Boss seeds looked at for each that is asked for, before it is concluded that the family's ranges let none pass.
-_MOST_TRIES = 50
 
 #: A win rate.
 Share = Annotated[float, Between(0.0, 1.0)]
@@ -66,16 +61,6 @@ def check_boss(name: str) -> FilterResult:
         UnknownNameError: if no scenario has that name.
         DataError: for a file that cannot be read, or holds something else.
     """
-    return _generated_result(name) if is_generated(name) else _played(name)
-
-
-@lru_cache(maxsize=1024)
-def _generated_result(name: str) -> FilterResult:
-    """Return the result of a generated scenario, which no file can change while this process runs."""
-    return _played(name)
-
-
-def _played(name: str) -> FilterResult:
     scenario = load_scenario(name)
     skills = tuple(make_skill(skill) for skill in SKILL_NAMES)
     trained = skills[-1]
@@ -90,38 +75,6 @@ def _played(name: str) -> FilterResult:
     finally:
         combat.game.close()
     return filter_result(name, *rates)
-
-
-def expect_playable(name: str, result: FilterResult) -> None:
-    """Refuse a fight that failed the filter.
-
-    Raises:
-        SoulsGraphError: naming the fight and what failed.
-    """
-    if not result.passed:
-        raise SoulsGraphError(
-            f"{name}: expected a fight that passes the filter, found {result.reason}; choose another seed or scenario."
-        )
-
-
-def passing(family: str, first_seed: int, number: int) -> Iterator[tuple[str, FilterResult]]:
-    """Yield the first scenarios of a family that pass the filter, from a seed on.
-
-    Raises:
-        SoulsGraphError: if far more seeds than asked for are refused.
-    """
-    names = (generated_name(family, seed) for seed in count(first_seed))
-    tried, passed = _MOST_TRIES * number, 0
-    for name in islice(names, tried):
-        if (result := check_boss(name)).passed:
-            yield name, result
-            passed += 1
-            if passed == number:
-                return
-    raise SoulsGraphError(
-        f"family {family}: expected {number} bosses that pass the filter among {tried} seeds from {first_seed}, found "
-        f"{passed}; change the ranges of its file."
-    )
 
 
 def _oracle(scenario: Scenario) -> dict[str, Script]:
@@ -148,7 +101,7 @@ def _win_rate(combat: Combat, scripts: Mapping[str, Script], seeds: Seeds) -> fl
 def filter_result(name: str, oracle: float, random: float, undodged: float | None = None) -> FilterResult:
     """Return whether a scenario passes by its win rates."""
     shift = shift_of(name)
-    least, reasons = LEAST_ORACLE if shift is None else shift.least_oracle, []
+    least, reasons = LEAST_ORACLE if shift is None else shift[1].least_oracle, []
     if oracle < least:
         reasons.append(f"an oracle that wins {100.0 * oracle:.0f} %, less than {100.0 * least:.0f} %")
     if random > MOST_RANDOM:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import cos, pi, sin
 from typing import Any
@@ -17,7 +16,7 @@ from zlib import crc32
 
 import numpy as np
 
-from soulsgraph_envs.continual.families import Archetype, BossFamily, Recoverable, ShiftKind, family_names, load_family
+from soulsgraph_envs.continual.families import Archetype, BossFamily, ShiftKind, family_names, load_family
 from soulsgraph_envs.core.config import Pair, is_generated
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import load_scenario
@@ -38,18 +37,6 @@ _EARLIEST, _LATEST = 0.20, 0.50
 _FIRST_OWN_ID, _OWN_STRIDE = 20, 89
 
 
-@dataclass(frozen=True)
-class ShiftLabel:
-    """What a labelled scenario changes: the kind of shift, and the skill it is meant for, None where no skill sees it.
-
-    `recoverable` is whether training that skill again wins back what the shift costs, None where nobody measured it.
-    """
-
-    kind: str
-    skill: str | None
-    recoverable: Recoverable
-
-
 def generated_name(family: str, seed: int) -> str:
     """Return the scenario's name of a family and a seed."""
     return f"generated/{family}/{seed}"
@@ -66,28 +53,13 @@ def tables(name: str) -> Mapping[str, Any]:
     return _tables(family, kind, seed)
 
 
-def label_of(name: str) -> ShiftLabel:
-    """Return what a labelled scenario changes.
+def shift_of(name: str) -> tuple[str, ShiftKind] | None:
+    """Return the kind of labelled shift that a scenario is, its name first, None where it is none; raises as `tables`.
 
-    Raises:
-        UnknownNameError: as `tables`.
-        SoulsGraphError: as `tables`, and for a scenario of another family.
+    The kind names the skill that the shift is meant for, and says whether training that skill again wins back the loss.
     """
-    kind_and_shift = _shift(name) if is_generated(name) else None
-    if kind_and_shift is None:
-        labelled = ", ".join(generated_name(one, 7) for one in family_names() if load_family(one).kinds)
-        raise SoulsGraphError(f"{name}: expected a labelled shift, found a scenario without a label; name {labelled}.")
-    kind, shift = kind_and_shift
-    return ShiftLabel(kind, None if shift.skill == "none" else shift.skill, shift.recoverable)
-
-
-def shift_of(name: str) -> ShiftKind | None:
-    """Return the kind of shift that a scenario is, None where it is none; raises as `tables`."""
-    found = _shift(name) if is_generated(name) else None
-    return found and found[1]
-
-
-def _shift(name: str) -> tuple[str, ShiftKind] | None:
+    if not is_generated(name):
+        return None
     family_name, kind, seed = _parts(name)
     family = load_family(family_name)
     if not family.kinds:
@@ -171,7 +143,7 @@ def _shifted(family: BossFamily, kind: ShiftKind, name: str, draws: Draws) -> Ma
     made = {}
     if kind.player:
         scenario["player"] = name
-        player = {"based_on": _player_of(family), "name": f"Knight of {name}"}
+        player = {"based_on": load_scenario(family.scenario).player, "name": f"Knight of {name}"}
         made["player"] = _laid(player, {key: draws.number(ends, key) for key, ends in kind.player.items()})
     if kind.moves_of:
         scenario["boss"] = generated_name(kind.moves_of, int(name.rpartition("/")[2]))
@@ -180,11 +152,6 @@ def _shifted(family: BossFamily, kind: ShiftKind, name: str, draws: Draws) -> Ma
         away, turn = draws.number(kind.arena_m, "arena_m"), 2.0 * pi * draws.uniform("arena direction")
         scenario["arena"] = {"centre_m": [round(x + away * cos(turn), 2), round(y + away * sin(turn), 2)]}
     return {"scenario": scenario, **made}
-
-
-def _player_of(family: BossFamily) -> str:
-    """Return the player of the scenario that a family's are based on."""
-    return load_scenario(family.scenario).player
 
 
 def _laid(table: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,11 +178,8 @@ def _boss(family: BossFamily, name: str, seed: int) -> dict[str, Any]:
     values: dict[str, Any] = {key: draws.number(ends, key) for key, ends in family.ranges.items()}
     for key, (low, high) in family.pairs.items():
         values[key] = [draws.number(low, f"{key} low"), draws.number(high, f"{key} high")]
-    return _laid(table, {**values, "rear.counter": rear, "rear.distance_m": _farthest(moves, rear)})
-
-
-def _farthest(moves: Sequence[Mapping[str, Any]], title: str) -> float:
-    return float(next(move["distance_m"][1] for move in moves if move["title"] == title))
+    farthest = next(move["distance_m"][1] for move in moves if move["title"] == rear)
+    return _laid(table, {**values, "rear.counter": rear, "rear.distance_m": farthest})
 
 
 def _archetypes(family: BossFamily, draws: Draws) -> dict[str, Archetype]:

@@ -1,26 +1,17 @@
 """Sequences of fights to learn one after another, as data: tasks in order, budgets, and how each passed the filter.
 
 A shipped sequence records the digest of every fight and the win rates by which it passed the filter. A file of one's
-own may leave both out: `checked_tasks` plays the filter of what lacks one.
+own may leave both out: `check_tasks` plays the filter of what lacks one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from itertools import islice
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
-from soulsgraph_envs.continual.boss_filter import (
-    FilterResult,
-    Share,
-    check_boss,
-    expect_playable,
-    filter_result,
-    passing,
-)
+from soulsgraph_envs.continual.boss_filter import FilterResult, Share, check_boss, filter_result
 from soulsgraph_envs.continual.generator import shift_of
 from soulsgraph_envs.core.config import (
     Between,
@@ -33,8 +24,7 @@ from soulsgraph_envs.core.config import (
     reference,
     shipped_names,
 )
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.files import write_text
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError
 from soulsgraph_envs.core.scenario import fight_tables, load_boss, load_scenario
 
 #: Decisions of all learning skills together for a task of a sequence, and for its first.
@@ -102,39 +92,6 @@ class ContinualSequence:
         return self.budget if position else self.first_budget
 
 
-@dataclass(frozen=True)
-class SequenceRecipe:
-    """How a sequence is made: the first bosses of a family, from a seed on, that pass the filter.
-
-    It goes through them `rounds` times. `kinds` are kinds of labelled shifts, one a task, in their order.
-    """
-
-    family: str
-    tasks: int
-    first_seed: int
-    rounds: int = 1
-    kinds: Sequence[str] = ()
-
-
-#: The first is the fight that the others are shifts of; the second such is a shift that changes nothing.
-_S8 = ("none", "lock-view", "arena", "moves", "camera-reversed", "blow", "camera-speed", "none")
-#: The shipped sequences. Those to choose hyperparameters on have bosses of their own, of smaller seeds.
-RECIPES: Mapping[str, SequenceRecipe] = {
-    "S8": SequenceRecipe("labelled", 8, 10_001, kinds=_S8),
-    "S20": SequenceRecipe("timing", 20, 10_001),
-    "C20": SequenceRecipe("conflict", 20, 10_001),
-    "O20": SequenceRecipe("own", 20, 10_001),
-    "S100": SequenceRecipe("timing", 100, 10_001),
-    "R20": SequenceRecipe("timing", 10, 10_001, rounds=2),
-    "S8-choose": SequenceRecipe("labelled", 8, 1, kinds=_S8),
-    "S20-choose": SequenceRecipe("timing", 6, 1),
-    "C20-choose": SequenceRecipe("conflict", 6, 1),
-}
-#: Bosses that are in no sequence, to measure how well an agent still learns: how many are recorded, and from which
-#: seed on.
-HELD_OUT_BOSSES, HELD_OUT_SEED = 12, 20_001
-
-
 def sequence_names() -> tuple[str, ...]:
     """Name the sequences that are shipped."""
     return shipped_names("sequence")
@@ -149,132 +106,52 @@ def load_sequence(name_or_path: str | Path) -> ContinualSequence:
     """
     path = find("sequence", name_or_path)
     loaded = load_data("sequence", ContinualSequence, path)
-    places = [Where(path).at("tasks").at(index) for index in range(len(loaded.tasks))]
-    pairs = zip(loaded.tasks, places, strict=True)
-    tasks = tuple(replace(task, scenario=reference(task.scenario, path, at.at("scenario"))) for task, at in pairs)
-    for task, place in zip(tasks, places, strict=True):
-        _check_digest(task, place)
-    return replace(loaded, tasks=tasks)
+    tasks = []
+    for index, task in enumerate(loaded.tasks):
+        where = Where(path).at("tasks", index, "scenario")
+        scenario = reference(task.scenario, path, where)
+        with where.referring():
+            digest = fight_digest(scenario)
+        if task.digest and digest != task.digest:
+            what = "generates" if is_generated(scenario) else "says"
+            expected = f"{scenario} to be the fight with the digest {task.digest[:8]}"
+            raise DataError(
+                f"{where.prefix}expected {expected}, found that this version {what} another ({digest[:8]})",
+                "use the version of soulsgraph that the sequence was made with, or leave out the digest and the win "
+                "rates to have the fight checked anew",
+            )
+        tasks.append(replace(task, scenario=scenario))
+    return replace(loaded, tasks=tuple(tasks))
 
 
 def held_out(family: str, count: int) -> tuple[ContinualTask, ...]:
-    """Return bosses of a family that are in no shipped sequence and pass the filter, recorded ones first.
+    """Return at most twelve bosses of a family that are in no shipped sequence and pass the filter.
 
     Raises:
         UnknownNameError: if no bosses of that family are recorded.
-        SoulsGraphError: as `load_sequence`.
+        DataError: for a fight that changed.
     """
-    if family not in (known := shipped_names("held-out bosses")):
-        raise UnknownNameError("family with held-out bosses", family, known)
-    path = find("held-out bosses", family)
-    tasks = load_data("held-out bosses", ContinualSequence, path).tasks
-    for index, task in enumerate(tasks[:count]):
-        _check_digest(task, Where(path).at("tasks").at(index))
-    if count > len(tasks):
-        following = int(tasks[-1].scenario.rpartition("/")[2]) + 1
-        found = passing(family, following, count - len(tasks))
-        tasks += tuple(_recorded(name, result) for name, result in found)
-    return tasks[:count]
+    return load_sequence(find("held-out bosses", family)).tasks[:count]
 
 
-def checked_tasks(sequence: ContinualSequence) -> ContinualSequence:
-    """Return a sequence with every task's win rates, playing the filter where some or their digest are missing.
+def check_tasks(sequence: ContinualSequence) -> None:
+    """Refuse a fight that fails the filter, which is played where win rates or the digest are missing.
 
     Raises:
-        SoulsGraphError: naming the first fight that fails the filter.
+        SoulsGraphError: naming the first such fight, and what failed.
     """
-    tasks = []
-    for task in sequence.tasks:
-        result = task.result or _played(task.scenario, fight_digest(task.scenario))
-        expect_playable(task.scenario, result)
-        tasks.append(_recorded(task.scenario, result))
-    return replace(sequence, tasks=tuple(tasks))
-
-
-@lru_cache(maxsize=1024)
-def _played(scenario: str, digest: str) -> FilterResult:
-    """Return what the filter says of a scenario; the digest is that of its fight, which a file may change."""
-    return check_boss(scenario)
+    for task in dict.fromkeys(sequence.tasks):
+        result = task.result or check_boss(task.scenario)
+        if not result.passed:
+            raise SoulsGraphError(
+                f"{task.scenario}: expected a fight that passes the filter, found {result.reason}; choose another seed "
+                "or scenario."
+            )
 
 
 def fight_digest(scenario: str) -> str:
     """Return a digest of everything that a fight's data say; raises as `load_scenario` does."""
-    if is_generated(scenario):
-        return _generated_digest(scenario)
-    load_scenario(scenario)
+    # Generated fights are not loaded: that takes several times as long, and a sequence has a hundred.
+    if not is_generated(scenario):
+        load_scenario(scenario)
     return digest_of(fight_tables(scenario))
-
-
-@lru_cache(maxsize=1024)
-def _generated_digest(scenario: str) -> str:
-    """Return the digest of a generated fight, which no file can change while this process runs, nor a user get wrong.
-
-    It is not loaded: that takes several times as long, and a sequence has a hundred.
-    """
-    return digest_of(fight_tables(scenario))
-
-
-def make_sequence(name: str, recipe: SequenceRecipe) -> ContinualSequence:
-    """Make a sequence: choose the first bosses that pass the filter.
-
-    Raises:
-        SoulsGraphError: if the family has none.
-    """
-    tasks = tuple(_recorded(found, result) for found, result in _chosen(recipe))
-    return ContinualSequence(name, tasks * recipe.rounds, recipe.family)
-
-
-def _chosen(recipe: SequenceRecipe) -> Iterator[tuple[str, FilterResult]]:
-    if not recipe.kinds:
-        yield from passing(recipe.family, recipe.first_seed, recipe.tasks)
-        return
-    seed = recipe.first_seed
-    for kind in islice(recipe.kinds, recipe.tasks):
-        (found,) = passing(f"{recipe.family}-{kind}", seed, 1)
-        yield found
-        seed = int(found[0].rpartition("/")[2]) + 1
-
-
-def write_sequence(sequence: ContinualSequence, path: Path) -> None:
-    """Write a sequence as a TOML file; raises WriteError."""
-    heading = f'name = "{sequence.name}"\nfamily = "{sequence.family}"\n'
-    heading += f"first_budget = {sequence.first_budget}\nbudget = {sequence.budget}\n"
-    write_text(path, heading + "".join(map(_table, sequence.tasks)))
-
-
-def write_shipped(folder: Path, families: Sequence[str] = ("timing", "conflict", "own", "labelled")) -> list[Path]:
-    """Write every shipped sequence, and each family's held-out bosses, below a folder; return the files.
-
-    It takes a CPU minute for each hundred bosses. Raises as `make_sequence`, and WriteError.
-    """
-    recipes = {Path("sequences") / f"{name}.toml": recipe for name, recipe in RECIPES.items()}
-    for family in families:
-        kept = SequenceRecipe(family, HELD_OUT_BOSSES, HELD_OUT_SEED)
-        recipes[Path("held_out") / f"{family}.toml"] = kept
-    for file, recipe in recipes.items():
-        write_sequence(make_sequence(file.stem, recipe), folder / file)
-    return [folder / file for file in recipes]
-
-
-def _table(task: ContinualTask) -> str:
-    lines = [f'scenario = "{task.scenario}"', f'digest = "{task.digest}"' if task.digest else ""]
-    shares = {"oracle": task.oracle, "random": task.random, "undodged": task.undodged}
-    lines += [f"{key} = {share!r}" for key, share in shares.items() if share is not None]
-    return "\n[[tasks]]\n" + "".join(f"{line}\n" for line in lines if line)
-
-
-def _recorded(scenario: str, result: FilterResult) -> ContinualTask:
-    return ContinualTask(scenario, fight_digest(scenario), result.oracle, result.random, result.undodged)
-
-
-def _check_digest(task: ContinualTask, where: Where) -> None:
-    """Refuse a scenario that is unknown, or another fight than was recorded."""
-    with where.at("scenario").referring():
-        found = fight_digest(task.scenario)
-    if task.digest and found != task.digest:
-        what = "generates" if is_generated(task.scenario) else "says"
-        raise SoulsGraphError(
-            f"{where.file}: {where.key}: expected {task.scenario} to be the fight with the digest "
-            f"{task.digest[:8]}, found that this version {what} another ({found[:8]}); use the version of soulsgraph "
-            "that the sequence was made with, or leave out the digest and the win rates to have the fight checked anew."
-        )

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from soulsgraph_envs.continual.sequences import ContinualSequence, checked_tasks, load_sequence
+from soulsgraph_envs.continual.sequences import ContinualSequence, check_tasks, load_sequence
 from soulsgraph_envs.core.config import check_arguments
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.scenario import load_scenario
@@ -72,7 +72,7 @@ class TaskClock:
         if task is not None:
             self.go_to(task)
         # Last, for it plays what is not recorded.
-        self.sequence = checked_tasks(self.sequence)
+        check_tasks(self.sequence)
 
     def check_shown(self, observation: str) -> None:
         """Check that an observation has room for the task; raises SoulsGraphError for a picture that is to show it."""

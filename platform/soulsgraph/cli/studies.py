@@ -17,7 +17,7 @@ from soulsgraph.paper.study import ReproductionFolder, Study
 from soulsgraph.runs.plan import Plan, check_range, lasting_name
 from soulsgraph.runs.run_folder import check_given
 from soulsgraph.runs.study_folder import StudyFolder
-from soulsgraph_envs.continual.sequences import checked_tasks, held_out
+from soulsgraph_envs.continual.sequences import check_tasks, held_out
 from soulsgraph_envs.core.config import Keywords, listed, with_options
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import check_extra
@@ -111,7 +111,7 @@ def _planned_study(run: Path, sequence: str | None, given: Mapping[str, Any]) ->
                 "which names none; add `family` to its file or leave it out."
             )
         held_out(study.tasks.family, study.held_out)
-    checked_tasks(study.tasks)
+    check_tasks(study.tasks)
     return folder
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soulsgraph_envs.continual.families import load_family
-from soulsgraph_envs.continual.generator import MOST_SEED, generated_name, label_of, shift_of, tables
+from soulsgraph_envs.continual.generator import MOST_SEED, generated_name, shift_of, tables
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import BossData, load_boss, load_player, load_scenario
 
@@ -75,8 +75,10 @@ def test_each_kind_of_shift_changes_what_it_names_and_nothing_else() -> None:
     knight = load_player(home.player)
     for kind in KINDS:
         name = generated_name(f"labelled-{kind}", 7)
-        scenario, shift = load_scenario(name), shift_of(name)
-        assert shift is not None
+        scenario, found = load_scenario(name), shift_of(name)
+        assert found is not None
+        named, shift = found
+        assert named == kind
         assert (scenario.boss == home.boss) == (not shift.moves_of)
         player = load_player(scenario.player)
         changed = {
@@ -86,18 +88,17 @@ def test_each_kind_of_shift_changes_what_it_names_and_nothing_else() -> None:
             if value != getattr(vars(knight)[group], key)
         }
         assert changed == {*shift.player}
-        assert label_of(name).kind == kind
 
 
 def test_a_seed_draws_its_kind_and_the_kind_may_be_named() -> None:
-    labels = {seed: label_of(generated_name("labelled", seed)) for seed in range(100)}
-    assert {label.kind for label in labels.values()} == {*KINDS}
-    for seed, label in list(labels.items())[:8]:
-        drawn, named = (tables(generated_name(one, seed)) for one in ("labelled", f"labelled-{label.kind}"))
-        assert drawn.keys() == named.keys()
-        assert drawn.get("player", {}).get("camera") == named.get("player", {}).get("camera")
-    assert label_of("generated/labelled-none/3").skill is None
-    assert label_of("generated/labelled-lock-view/3").skill == "lock_on"
+    drawn = {seed: shift_of(generated_name("labelled", seed)) for seed in range(100)}
+    kinds = {seed: found[0] for seed, found in drawn.items() if found}
+    assert {*kinds.values()} == {*KINDS}
+    for seed, kind in list(kinds.items())[:8]:
+        drawn_tables, named = (tables(generated_name(one, seed)) for one in ("labelled", f"labelled-{kind}"))
+        assert drawn_tables.keys() == named.keys()
+        assert drawn_tables.get("player", {}).get("camera") == named.get("player", {}).get("camera")
+    assert [shift_of(name) for name in ("vordt", "generated/timing/7")] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -116,9 +117,8 @@ def test_a_bad_name_is_refused(name: str, named: str) -> None:
 
 
 def test_a_name_without_data_of_a_kind_is_refused() -> None:
-    for ask, name in ((load_player, "generated/timing/7"), (label_of, "generated/timing/7"), (label_of, "vordt")):
-        with pytest.raises(SoulsGraphError, match=name):
-            ask(name)
+    with pytest.raises(SoulsGraphError, match="generated/timing/7"):
+        load_player("generated/timing/7")
 
 
 def test_a_file_may_be_based_on_a_generated_boss(tmp_path: Path) -> None:
