@@ -1,9 +1,9 @@
-"""Figures of continual learning: R, performance over the sequence, transfer, forgetting, plasticity and costs."""
+"""Figures of continual learning: R, performance over the sequence, metrics by task, and costs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import zip_longest
 
 import numpy as np
@@ -13,10 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from soulsgraph.continual.scoring import ContinualScores, Score
+from soulsgraph.continual.scoring import METRICS, ContinualScores
 from soulsgraph.results.figures import GREY, INK, PALETTE, literal, styled
 from soulsgraph.results.seeds import summary
 
@@ -98,75 +97,25 @@ def _means_so_far(rates: npt.NDArray[np.float64]) -> list[float]:
 
 
 @styled
-def draw_by_task(scores: ContinualScores, metric: str, title: str, label: str) -> Figure | None:
-    """Draw a metric by task for every method, with intervals over seeds; None where no method has it.
-
-    Of a long sequence the mean over a tenth of it is drawn.
-    """
+def draw_by_task(scores: ContinualScores, metric: str, title: str) -> Figure | None:
+    """Draw a metric by task for every method, with intervals over seeds; None where no method has it."""
     found = {name: scores.scores[metric, name] for name in scores.methods if len(scores.scores[metric, name].values)}
     if not found:
         return None
     figure = Figure(figsize=(max(8.5, min(0.28 * min(scores.tasks, _READABLE) * len(found), 16.0)), 4.4))
-    axes, width = figure.subplots(), _block_of(scores.tasks)
+    axes = figure.subplots()
     for place, (name, score) in enumerate(found.items()):
-        summed = _blocks(score)
-        x, number = summed["task"] + 0.7 * width * ((place + 0.5) / len(found) - 0.5), scores.methods.index(name)
+        rows = pd.DataFrame(score.parts, score.seeds).melt(var_name="task", ignore_index=False).dropna()
+        summed = summary(rows.reset_index(names="seed"), ["task"], "value")
+        x, number = summed["task"] + 1 + 0.7 * ((place + 0.5) / len(found) - 0.5), scores.methods.index(name)
         marker = _MARKERS[number // len(PALETTE) % len(_MARKERS)]
         axes.errorbar(x, summed["mean"], _errors(summed), fmt=marker, color=_colour(number), label=literal(name),
                       markersize=4.0, linewidth=1.1)  # fmt: skip
     axes.axhline(0.0, color=GREY, linewidth=0.9, zorder=1)
-    axes.set(xlabel=_task_label(width), ylabel=label, xlim=(0.4, scores.tasks + 0.6))
+    axes.set(xlabel="task", ylabel=METRICS[metric].title, xlim=(0.4, scores.tasks + 0.6))
     axes.grid(visible=False, axis="x")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return _with_legend(figure, axes, f"{title}: mean over seeds, 95 % t interval")
-
-
-def _block_of(tasks: int) -> int:
-    """Return over how many tasks a point of a figure by task is the mean."""
-    return 1 if tasks <= 2 * _READABLE else -(-tasks // _READABLE)
-
-
-def _task_label(width: int, what: str = "task") -> str:
-    return what if width == 1 else f"{what} (means over {width} tasks)"
-
-
-def _blocks(score: Score) -> pd.DataFrame:
-    """Return a metric over seeds by task, or of a long sequence by the middle of some tasks."""
-    parts = pd.DataFrame(score.parts, score.seeds, range(1, score.parts.shape[1] + 1))
-    rows = parts.melt(var_name="task", ignore_index=False).reset_index(names="seed")
-    width = _block_of(len(parts.columns))
-    first = (rows["task"] - 1) // width * width
-    rows["task"] = first + (np.minimum(width, len(parts.columns) - first) + 1) / 2.0
-    means = rows.groupby(["task", "seed"])["value"].mean().dropna().reset_index()
-    return summary(means, ["task"], "value")
-
-
-@styled
-def draw_skills(summed: pd.DataFrame, methods: Sequence[str]) -> Figure | None:
-    """Draw the win rate that each skill's kept versions win back, a bar for each method, with its interval."""
-    skills = [*dict.fromkeys(summed["skill"])]
-    found = [name for name in methods if name in {*summed["method"]}]
-    if not found:
-        return None
-    figure = Figure(figsize=(max(8.5, 0.2 * len(found) * len(skills)), 4.2))
-    axes = figure.subplots()
-    step = 0.8 / len(found)
-    for place, name in enumerate(found):
-        own = summed[summed["method"] == name]
-        positions = own["skill"].map(skills.index) + (place - (len(found) - 1) / 2.0) * step
-        axes.bar(positions, own["mean"], step * 0.9, yerr=_errors(own), ecolor=INK,
-                 color=_colour(methods.index(name)), hatch=_hatch(methods.index(name)), edgecolor="white")  # fmt: skip
-    axes.axhline(0.0, color=GREY, linewidth=0.9)
-    axes.set_xticks(range(len(skills)), [literal(skill.replace("_", " ")) for skill in skills])
-    axes.set_ylabel("win rate won back")
-    axes.grid(visible=False, axis="x")
-    handles = [
-        Patch(facecolor=_colour(methods.index(name)), hatch=_hatch(methods.index(name)), edgecolor="white",
-              label=literal(name)) for name in found
-    ]  # fmt: skip
-    figure.legend(handles=handles, loc="outside lower center", ncols=5)
-    axes.set_title("Forgetting by skill: what its kept versions win back, 95 % t interval over seeds", loc="left")
-    return figure
 
 
 @styled
@@ -199,32 +148,6 @@ def draw_costs(scores: ContinualScores, costs: Mapping[str, pd.DataFrame]) -> Fi
     return figure
 
 
-@styled
-def draw_plasticity(scores: ContinualScores, beside: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw the end of each task's own training over its position, and further quantities over the tasks finished.
-
-    `beside` has for each quantity, by what its axis says, its figures over seeds by method and number of tasks.
-    """
-    figure = Figure(figsize=(4.9 * (1 + len(beside)), 4.4))
-    first, *others = figure.subplots(1, 1 + len(beside), squeeze=False)[0]
-    for place, name in enumerate(scores.methods):
-        summed = _blocks(scores.scores["own_performance", name])
-        if len(summed):
-            _draw_line(first, summed["task"], summed, place, name)
-    label = _task_label(_block_of(scores.tasks), "position in the sequence")
-    first.set(xlabel=label, ylabel="win rate at the end of its own training", ylim=(-0.02, 1.02))
-    for axes, (label, summed) in zip(others, beside.items(), strict=True):
-        for place, name in enumerate(scores.methods):
-            own = summed[summed["method"] == name].sort_values("after")
-            _draw_line(axes, own["after"], own, place, name)
-        axes.set(xlabel="tasks finished", ylabel=label, ylim=(-0.02, 1.02))
-    for axes in (first, *others):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.legend(*first.get_legend_handles_labels(), loc="outside lower center", ncols=5)
-    figure.suptitle("Plasticity: mean over seeds, 95 % t interval")
-    return figure
-
-
 def _draw_line(axes: Axes, x: pd.Series, summed: pd.DataFrame, place: int, name: str) -> None:
     """Draw means over seeds as a line, their intervals as its shade."""
     dashes, marker = _DASHES[place // len(PALETTE) % len(_DASHES)], "o" if len(x) <= 2 * _READABLE else ""
@@ -243,10 +166,6 @@ def _errors(summed: pd.DataFrame) -> npt.NDArray[np.float64]:
 
 def _colour(place: int) -> str:
     return PALETTE[place % len(PALETTE)]
-
-
-def _hatch(place: int) -> str:
-    return ("", "//", "..")[place // len(PALETTE) % 3]
 
 
 def _with_legend(figure: Figure, axes: Axes, title: str) -> Figure:

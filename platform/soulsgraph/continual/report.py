@@ -13,8 +13,8 @@ import pandas as pd
 
 from soulsgraph.continual import figures
 from soulsgraph.continual.files import CHOOSING, COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_tables
-from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, scored
-from soulsgraph.continual.study import ContinualUnit, planned_units
+from soulsgraph.continual.scoring import MAIN, OTHERS, ContinualScores, score
+from soulsgraph.continual.study import HELD_OUT_AFTER, ContinualUnit, planned_units
 from soulsgraph.pages.report import Report, Section
 from soulsgraph.results import metrics
 from soulsgraph.results.origin import describe_origin
@@ -42,8 +42,6 @@ VISITS: Mapping[str, str] = {
     "return_end": "end of the next",
     "return_gain": "end minus first end",
 }
-#: Moments of a sequence that a table has a column for, at most.
-_COLUMNS = 11
 
 
 @dataclass(frozen=True)
@@ -80,47 +78,9 @@ class RunTables:
         """A sentence that names the units that are missing; none where all are there."""
         if not self.missing:
             return ()
-        seeds: dict[str, list[str]] = {}
-        for unit in self.missing:
-            seeds.setdefault(unit.method, []).append(str(unit.seed))
-        named = "; ".join(f"{method} {', '.join(those)}" for method, those in seeds.items())
+        named = ", ".join(unit.name for unit in self.missing)
         count = f"{len(self.missing)} of {len(self.planned)} units {'is' if len(self.missing) == 1 else 'are'} missing"
         return (f"{count}: {named}. Scores are of those that are there.",)
-
-    @cached_property
-    def won_back(self) -> pd.DataFrame | None:
-        """The mean win rate that a skill's kept versions win back, by skill, method and seed.
-
-        The last task does not count: what plays there was trained last.
-        """
-        if SKILLS not in self.found:
-            return None
-        final = {(one.method, one.seed): one.rates[-1] for one in self.scores.trajectories}
-        frame = self.found[SKILLS]
-        frame = frame[frame["task"] < self.scores.tasks]
-        rates = [
-            final[method, seed][task - 1] if (method, seed) in final else float("nan")
-            for method, seed, task in zip(frame["method"], frame["seed"], frame["task"], strict=True)
-        ]
-        back = frame.assign(value=frame["wins"] / frame["episodes"] - rates)
-        return back.groupby(["skill", "method", "seed"], sort=False)["value"].mean().reset_index()
-
-    @cached_property
-    def held_out(self) -> pd.DataFrame | None:
-        """The mean win rate over the held-out bosses, by method, seed and number of tasks."""
-        if PLASTICITY not in self.found:
-            return None
-        frame = self.found[PLASTICITY]
-        rates = frame.assign(value=frame["wins"] / frame["episodes"])
-        return rates.groupby(["method", "seed", "after"], sort=False)["value"].mean().reset_index()
-
-    @cached_property
-    def dormant(self) -> pd.DataFrame | None:
-        """The mean share of dormant units over the skills, by method, seed and number of tasks."""
-        if DORMANT not in self.found:
-            return None
-        shares = self.found[DORMANT].groupby(["method", "seed", "after"], sort=False)["share"].mean()
-        return shares.rename("value").reset_index()
 
     @cached_property
     def returning(self) -> pd.DataFrame | None:
@@ -138,29 +98,21 @@ class RunTables:
         return pd.DataFrame(rows, columns=["quantity", "method", "seed", "value"]).dropna()
 
     @cached_property
-    def choosing(self) -> pd.DataFrame | None:
-        """The decisions that choosing versions took at the end for all tasks, by method and seed; None if none."""
-        frame = self.found[EVALUATIONS]
-        if CHOOSING not in frame:
-            return None
-        last = frame[(frame["after"] == self.scores.tasks) & (frame["decisions"] == 0) & frame[CHOOSING].notna()]
-        by_seed = last.groupby(["method", "seed"], sort=False)[CHOOSING].sum()
-        rows = by_seed[by_seed > 0].rename("value").reset_index()
-        return rows if len(rows) else None
+    def costs(self) -> pd.DataFrame | None:
+        """What each unit spent over all tasks, by cost, also as a multiple of training from scratch; None if unknown.
 
-    @cached_property
-    def costs(self) -> pd.DataFrame:
-        """What each unit spent over all tasks, by cost, also as a multiple of training from scratch; empty if unknown.
-
-        Of bytes it is what is kept at the end; `played` are all decisions: to learn, to select and to choose versions.
+        Of bytes it is what is kept at the end; `played` are all decisions: to learn, to select, and at the end to
+        choose versions for all tasks.
         """
         if COSTS not in self.found:
-            return pd.DataFrame()
+            return None
         by_seed = self.found[COSTS].sort_values("task").groupby(["method", "seed"], sort=False)
-        summed = [name for name in _COSTS if name not in ("bytes", CHOOSING)]
-        totals = by_seed[summed].sum().assign(bytes=by_seed["bytes"].last(), played=lambda spent: spent["decisions"])
-        if self.choosing is not None:
-            choosing = self.choosing.set_index(["method", "seed"])["value"].reindex(totals.index, fill_value=0)
+        totals = by_seed[["decisions", "selection_decisions", "ticks", "cpu_s"]].sum()
+        totals = totals.assign(bytes=by_seed["bytes"].last(), played=totals["decisions"])
+        frame = self.found[EVALUATIONS]
+        if CHOOSING in frame:
+            last = frame[(frame["after"] == self.scores.tasks) & (frame["decisions"] == 0)]
+            choosing = last.groupby(["method", "seed"])[CHOOSING].sum().reindex(totals.index, fill_value=0)
             totals = totals.assign(played=totals["played"] + choosing, **{CHOOSING: choosing})
         costs = [cost for cost in (*_COSTS, "played") if cost in totals]
         rows = totals.reset_index().melt(["method", "seed"], costs, "cost")
@@ -176,7 +128,7 @@ class RunTables:
             SoulsGraphError: if there are no evaluations, or damaged ones, or `against` is no method of them.
         """
         found = read_tables(path)
-        scores = scored(found[EVALUATIONS], str(path), against)
+        scores = score(found[EVALUATIONS], against)
         return cls(found, scores, planned_units(path), sessions_of(path))
 
     def write(self, out: Path) -> Path:
@@ -190,20 +142,31 @@ class RunTables:
     @cached_property
     def summaries(self) -> dict[str, pd.DataFrame]:
         """Figures over seeds, by table."""
-        frames = {
-            SKILLS: (self.won_back, ["skill", "method"]),
-            PLASTICITY: (self.held_out, ["method", "after"]),
-            DORMANT: (self.dormant, ["method", "after"]),
-            RETURNING: (self.returning, ["quantity", "method"]),
-            "choosing": (self.choosing, ["method"]),
-            COSTS: (self.costs, ["cost", "method"]),
-        }
-        known = {name: (frame, by) for name, (frame, by) in frames.items() if frame is not None and len(frame)}
-        made = {name: summary(frame, by, "value") for name, (frame, by) in known.items()}
-        if COSTS in made:
+        found, made = self.found, dict[str, pd.DataFrame]()
+        if SKILLS in found:
+            # What a skill's kept versions win back; the last task does not count: what plays there was trained last.
+            final = {(one.method, one.seed): one.rates[-1] for one in self.scores.trajectories}
+            earlier = found[SKILLS][found[SKILLS]["task"] < self.scores.tasks]
+            places = zip(earlier["method"], earlier["seed"], earlier["task"], strict=True)
+            rates = [final[method, seed][task - 1] for method, seed, task in places]
+            made[SKILLS] = _summed(earlier, ["skill", "method"], earlier["wins"] / earlier["episodes"] - rates)
+        if PLASTICITY in found:
+            rates = found[PLASTICITY]["wins"] / found[PLASTICITY]["episodes"]
+            made[PLASTICITY] = _summed(found[PLASTICITY], ["method", "after"], rates)
+        if DORMANT in found:
+            made[DORMANT] = _summed(found[DORMANT], ["method", "after"], found[DORMANT]["share"])
+        if self.returning is not None:
+            made[RETURNING] = summary(self.returning, ["quantity", "method"], "value")
+        if self.costs is not None:
             times = summary(self.costs, ["cost", "method"], "times", {"mean": "times_scratch"})
-            made[COSTS] = made[COSTS].merge(times, on=["cost", "method"])
-        return made
+            made[COSTS] = summary(self.costs, ["cost", "method"], "value").merge(times, on=["cost", "method"])
+        return {name: frame for name, frame in made.items() if len(frame)}
+
+
+def _summed(frame: pd.DataFrame, by: list[str], values: pd.Series) -> pd.DataFrame:
+    """Return figures over seeds of each seed's mean of some values."""
+    means = frame.assign(value=values).groupby([*by, "seed"], sort=False)["value"].mean()
+    return summary(means.reset_index(), by, "value")
 
 
 def _sections(tables: RunTables) -> Iterator[Section]:
@@ -221,7 +184,7 @@ def _sections(tables: RunTables) -> Iterator[Section]:
             f"Difference from {scores.against} within each seed with its 95 % t interval over seeds, and the p value "
             "of the paired t test, adjusted by Holm's rule for the number of methods."
         )
-        yield Section(f"Beside {scores.against}", (note,), (scores.difference_table(MAIN),))
+        yield Section(f"Beside {scores.against}", (note,), (scores.difference_table(),))
     note = (
         "Forgetting and forward transfer above are Continual World's (Wolczyk et al. 2021). Here, each under its own "
         "name: GEM (Lopez-Paz & Ranzato 2017), Chaudhry et al. (2018), CORA (Powers et al. 2022), MEAL (Tomilin et "
@@ -232,16 +195,12 @@ def _sections(tables: RunTables) -> Iterator[Section]:
     pictures = {"matrices.png": figures.draw_matrices(scores), "performance.png": figures.draw_performance(scores)}
     yield Section("Over the sequence", (f"Tasks: {names}.",), pictures=pictures)
     by_task = {
-        "forward-transfer-decisions.png": ("forward_transfer", "Forward transfer over decisions", "forward transfer"),
-        "forward-transfer-ticks.png": (
-            "forward_transfer_ticks",
-            "Forward transfer over control ticks",
-            "forward transfer",
-        ),
-        "forgetting.png": ("forgetting", "Forgetting", "own end minus final win rate"),
+        "forward-transfer.png": ("forward_transfer", "Forward transfer over decisions"),
+        "forgetting.png": ("forgetting", "Forgetting, own end minus final win rate"),
+        "own-end.png": ("own_performance", "Win rate at the end of its own training"),
     }
     drawn = {name: figures.draw_by_task(scores, *asked) for name, asked in by_task.items()}
-    yield Section("Transfer and forgetting by task", pictures=drawn)
+    yield Section("By task", pictures=drawn)
     yield _returning(tables)
     yield _skills(tables)
     yield _plasticity(tables)
@@ -281,58 +240,40 @@ def _skills(tables: RunTables) -> Section:
         "The final agent plays each earlier task with one skill's kept version put back: the win rate above that "
         "of its newest versions, the mean over those tasks. That is what forgetting in this skill alone costs."
     )
-    summed = tables.summaries[SKILLS]
-    table = _crossed(tables, SKILLS, "method", "skill", {skill: str(skill) for skill in summed["skill"]})
-    drawn = figures.draw_skills(summed, tables.scores.methods)
-    return Section("Forgetting by skill", (note,), (table,), {"skills.png": drawn})
+    skills = {skill: str(skill) for skill in tables.summaries[SKILLS]["skill"]}
+    return Section("Forgetting by skill", (note,), (_crossed(tables, SKILLS, "method", "skill", skills),))
 
 
 def _plasticity(tables: RunTables) -> Section:
-    labels = {PLASTICITY: "win rate on held-out bosses", DORMANT: "share of dormant units"}
-    known = {name: label for name, label in labels.items() if name in tables.summaries}
-    if not known and not tables.scores.shown([METRICS["own_performance"]]):
-        return Section("")
-    shown = [
-        _crossed(tables, name, label, "after", {after: f"after {after}" for after in _few(moments)})
-        for name, label in known.items()
-        for moments in [sorted({*tables.summaries[name]["after"]})]
-    ]
+    shown = []
+    for name, label in {PLASTICITY: "win rate on held-out bosses", DORMANT: "share of dormant units"}.items():
+        if name in tables.summaries:
+            moments = sorted({*tables.summaries[name]["after"]})
+            columns = {after: f"after {after}" for after in moments if after in (*HELD_OUT_AFTER, moments[-1])}
+            shown.append(_crossed(tables, name, label, "after", columns))
     note = (
-        "The end of each task's own training over its position. Held-out bosses are learned for a fixed budget from "
-        "the agent after each number of tasks; the share of dormant units is the mean over skills."
+        "Held-out bosses are learned for a fixed budget from the agent after each number of tasks; the share of "
+        "dormant units is the mean over skills."
     )
-    points = {label: tables.summaries[name] for name, label in known.items()}
-    drawn = figures.draw_plasticity(tables.scores, points)
-    return Section("Plasticity", (note,), shown, {"plasticity.png": drawn})
-
-
-def _few(moments: Sequence[int]) -> list[int]:
-    """Return at most `_COLUMNS` of the moments, evenly spread, with the first and the last."""
-    places = range(len(moments)) if len(moments) <= _COLUMNS else np.linspace(0, len(moments) - 1, _COLUMNS).round()
-    return [moments[int(place)] for place in places]
+    return Section("Plasticity", (note,), shown) if shown else Section("")
 
 
 def _costs(tables: RunTables) -> Section:
-    chosen = tables.summaries.get("choosing")
     if COSTS not in tables.summaries:
-        choosing = [] if chosen is None else [[row["method"], number(row["mean"], 0)] for row in records(chosen)]
-        return Section("Costs", tables=(Table("", ["method", _COSTS[CHOOSING][0]], choosing),))
+        return Section("")
     summed = tables.summaries[COSTS]
     found = {(row["method"], row["cost"]): _cost_text(row) for row in summed.to_dict("records")}
     costs = [cost for cost in _COSTS if cost in {*summed["cost"]}]
     rows = [[method, *(found[method, cost] for cost in costs)] for method in dict.fromkeys(summed["method"])]
-    notes = [
+    note = (
         f"Over all tasks: mean over seeds (95 % t interval); in brackets as a multiple of {SCRATCH}, which trains "
-        "each task from nothing. Decisions are those of all learning skills, selection included."
-    ]
-    if chosen is not None:
-        notes.append(
-            "Where nobody says which task is played, versions are chosen by fights before: the decisions of these for "
-            "all tasks at the end come on top, and the figure counts both."
-        )
+        "each task from nothing. Decisions are those of all learning skills, selection included. Where nobody says "
+        "which task is played, versions are chosen by fights before: the decisions of these for all tasks at the end "
+        "come on top, and the figure counts both."
+    )
     drawn = {_COSTS[cost][0]: summed[summed["cost"] == _DRAWN.get(cost, cost)] for cost in ("bytes", *_DRAWN, "ticks")}
     table = Table("", ["method", *(_COSTS[cost][0] for cost in costs)], rows)
-    return Section("Costs", notes, (table,), {"costs.png": figures.draw_costs(tables.scores, drawn)})
+    return Section("Costs", (note,), (table,), {"costs.png": figures.draw_costs(tables.scores, drawn)})
 
 
 def _cost_text(row: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from soulsgraph.continual.files import COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS
+from soulsgraph.continual.files import SCRATCH
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.learning import TaskWorld
 from soulsgraph.continual.methods.method import MethodOptions
@@ -33,8 +33,8 @@ from soulsgraph_envs.skills import budget_of, make_skill
 
 #: Beside the methods: trains the first task once for all methods that learn it alike.
 FIRST = "first"
-#: The tables that units leave, and a study puts together.
-LEFT = (EVALUATIONS, COSTS, SKILLS, PLASTICITY, DORMANT)
+#: The numbers of tasks after which held-out bosses are learned.
+HELD_OUT_AFTER = (0, 1, 5, 10, 20, 50, 100)
 #: How skills are chosen that adapt to a task: all of them, those named, or by the cheap rule.
 AUTO = "auto"
 #: The states that a unit goes on from, as a pattern below its folder; their names sort by time.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from soulsgraph.continual.choosing import KNOWN_FIGHTS, ChoosingFights, Fingerprint, choose, fingerprint
-from soulsgraph.continual.files import CHOOSING
+from soulsgraph.continual.files import CHOOSING, TABLES
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.importance import dormant_share
 from soulsgraph.continual.methods.learning import (
@@ -27,7 +27,7 @@ from soulsgraph.continual.methods.learning import (
 )
 from soulsgraph.continual.methods.method import plain, whole
 from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, Home, KnownHomes, Selection, select
-from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualUnit, shares
+from soulsgraph.continual.study import FIRST, HELD_OUT_AFTER, ContinualFolder, ContinualUnit, shares
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
 from soulsgraph.runs.progress import Interruption, Supervisor
 from soulsgraph.runs.study_folder import Tables
@@ -42,8 +42,8 @@ POINT_FIGHTS, POINT_SEED = 20, 3_000_000
 #: Rows of the first task's replay that methods may keep some of.
 _FIRST_ROWS = 10_000
 _STREAM = 60
-#: Decisions on a held-out boss, and the numbers of tasks after which they are spent.
-HELD_OUT_DECISIONS, HELD_OUT_AFTER = 10_000, (0, 1, 5, 10, 20, 50, 100)
+#: Decisions on a held-out boss.
+HELD_OUT_DECISIONS = 10_000
 #: The last of the states, and the one before it: where the last is damaged the unit goes on from that.
 _KEPT = 2
 Rows = list[dict[str, Any]]
@@ -147,7 +147,7 @@ class UnitRun:
         self.progress: TaskProgress | None = None
         #: The position of the task that each skill's newest version learned in.
         self.learned_at: dict[str, int] = {}
-        self.rows: dict[str, Rows] = {name: [] for name in LEFT}
+        self.rows: dict[str, Rows] = {name: [] for name in TABLES}
         #: By what the tasks so far were played when each ended: to put single skills back, nothing that methods keep.
         self.own: list[Versions] = []
         #: How the boss of each task so far moved when the task ended.

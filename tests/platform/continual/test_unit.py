@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from soulsgraph.continual import choosing, selecting, unit
-from soulsgraph.continual.files import COSTS, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS
+from soulsgraph.continual.files import COSTS, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, TABLES
 from soulsgraph.continual.selecting import Selection
-from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit, shares
+from soulsgraph.continual.study import FIRST, ContinualFolder, ContinualStudy, ContinualUnit, shares
 from soulsgraph.continual.unit import UnitRun, train_first
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds
@@ -72,7 +72,7 @@ def copy_of(folder):
 def done(folder, method, supervisor=None):
     unit = next(one for one in folder.units if one.arguments == (ContinualUnit(method, 3),))
     folder.keep(unit, UnitRun(folder, *unit.arguments, supervisor or Watching()).run())
-    return {name: folder.rows_of(unit) / f"{name}.parquet" for name in LEFT}
+    return {name: folder.rows_of(unit) / f"{name}.parquet" for name in TABLES}
 
 
 class Killed(BaseException):
@@ -149,13 +149,13 @@ def test_states_of_units_that_are_done_are_removed_and_what_units_share_stays(tm
     for one in (kept, newest):
         (folder.unit_path(one) / "task-0001").mkdir(parents=True)
     rows = [{"method": "kept", "seed": 3}]
-    folder.keep(units["kept 3"], dict.fromkeys(LEFT, rows))
+    folder.keep(units["kept 3"], dict.fromkeys(TABLES, rows))
     folder.assemble()
     assert folder.left == [units["newest 3"]]
     assert folder.states(kept) == []
     assert [path.name for path in folder.states(newest)] == ["task-0001"]
     assert folder.first(3).is_dir()
-    assert all(read_rows(folder.path / "results" / f"{name}.parquet") == rows for name in LEFT)
+    assert all(read_rows(folder.path / "results" / f"{name}.parquet") == rows for name in TABLES)
 
 
 def test_a_sequence_returns_to_a_boss_and_kept_versions_end_every_fight_as_before(begin):
