@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,19 +79,6 @@ def test_an_evaluation_in_a_game_says_so(run, tmp_path, monkeypatch):
     assert len(saved["games"]) == 1
 
 
-def test_its_lines_say_who_played_and_how_the_fights_were_chosen(run):
-    played = evaluate(run, Setting("iudex-phase1", "iudex-phase1", "long", ("dodge",)), 2, 9)
-    who, how = played.lines()
-    for part in (str(run.path), "paper", "seed 3", "camera v1, lock_on v1, movement v1, heal_attack v1"):
-        assert part in who
-    for part in ("2 episodes", "seed 9", "long", "the simulator"):
-        assert part in how
-    for lost in (0, 7):
-        of_a_fleet = replace(played, origin={**played.origin, "seed": None, "asked": 5, "lost": lost})
-        assert " 5 " in of_a_fleet.lines()[1]
-        assert ("7" in of_a_fleet.lines()[1].partition(";")[0]) == bool(lost)
-
-
 def _fleet_file(folder):
     file = folder / "fleet.toml"
     file.write_text(f'listen = "127.0.0.1:{free_port()}"\npcs = ["attic"]\n')
@@ -119,28 +105,6 @@ def test_an_evaluation_on_a_fleet_says_which_game_fought_and_invents_no_seed(run
     assert {(one["game"], one["lane"]) for one in episodes} == {("attic/1", lane) for lane in range(4)}
     assert not [one for one in episodes if "seed" in one]
     assert sum(one["won"] for one in episodes) == printed["wins"]
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--games", "games.toml"), "games"),
-        (("--seed", "5"), "seed"),
-        (("--scenario", "some.toml"), "some.toml"),
-        (("--start", "afar"), "afar"),
-    ],
-)
-def test_what_a_fleet_cannot_evaluate_is_refused_before_it_listens(run, tmp_path, refuse, words, told):
-    assert told in refuse("evaluate", run.path, "--fleet", _fleet_file(tmp_path), *words)
-
-
-@pytest.mark.parametrize(
-    ("words", "name"), [(("--env-runners", 1), "env runners"), (("--address", "127.0.0.1:1"), "no_ray")]
-)
-def test_what_a_fleet_needs_ray_for_is_refused_without_it(tmp_path, refuse, words, name):
-    new, file = tmp_path / "new", _fleet_file(tmp_path)
-    assert name in refuse("train", "camera", "--run", new, "--fleet", file, "--no-ray", *words)
-    assert not new.exists()
 
 
 def _counts(episodes):

@@ -3,12 +3,9 @@
 import subprocess
 import sys
 
-import pytest
-
 from soulsgraph.runs.plan import Plan, lasting_name, scenario_digest
 from soulsgraph.runs.train import check_elsewhere
 from soulsgraph_envs.continual.sequences import fight_digest, load_sequence
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 
 NAME = "generated/timing/10002"
@@ -23,21 +20,9 @@ def test_its_digest_is_the_one_that_sequences_record_here_and_in_another_process
     assert scenario_digest(NAME) == elsewhere
 
 
-def test_families_of_one_seed_are_different_fights():
-    names = [f"generated/{family}/7" for family in ("timing", "conflict", "own", "labelled")]
-    assert len({scenario_digest(name) for name in names}) == len(names)
-
-
 def test_a_plan_keeps_its_name_and_stages_are_named_by_it():
     assert Plan(scenario=NAME).scenario == lasting_name(NAME) == NAME
     assert Plan(scenario=NAME).stage("dodge", "generated/own/7", parent=1).name == "dodge@generated-own-7"
-
-
-def test_a_plan_of_a_bad_name_is_refused():
-    with pytest.raises(UnknownNameError, match="timng"):
-        Plan(scenario="generated/timng/7")
-    with pytest.raises(SoulsGraphError, match="7b"):
-        Plan(scenario="generated/timing/7b")
 
 
 def test_other_machines_of_a_cluster_have_it():

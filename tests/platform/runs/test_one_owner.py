@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from fakes.waiting import PATIENCE_S
-from soulsgraph.paper.study import ReproductionFolder, Study
 from soulsgraph.project import begin_project
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.runs.evaluate import evaluation_seeds
@@ -16,7 +15,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo import agent_names, copy_agent
 from soulsgraph_clusters.fleet.protocol.security import Tokens
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, sole_head
-from soulsgraph_clusters.fleet.store import Journal, Spool
+from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import whole_folder
 
@@ -30,13 +29,6 @@ def run(path, number):
     planned = RunFolder.planned(path, Plan(seed=number, scale=0.01))
     with planned.locked():
         yield planned.plan.seed, RunFolder.open(path).plan.seed
-
-
-@contextmanager
-def reproduction(path, number):
-    planned = ReproductionFolder.planned(path, Study(seeds=(4000 + number,), scale=0.01))
-    with planned.locked():
-        yield planned.plan, ReproductionFolder.open(path).plan
 
 
 @contextmanager
@@ -75,13 +67,7 @@ def journal(path, number):
         yield True, own.end == 0
 
 
-@contextmanager
-def spool(path, number):
-    with closing(Spool(path)):
-        yield True, True
-
-
-OWNERS = {way.__name__: way for way in (run, reproduction, copy, branch, project, head, journal, spool)}
+OWNERS = {way.__name__: way for way in (run, copy, branch, project, head, journal)}
 
 
 def _compete(folder, ways, barrier, found, number):

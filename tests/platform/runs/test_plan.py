@@ -14,7 +14,7 @@ from soulsgraph.runs.plan import LEAST_SCALE, Plan, check_learns, scenario_diges
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup
 from soulsgraph_envs.core.config import Where, to_table, validate
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill
 from soulsgraph_policies.learning.hyperparameters import PRESETS, skill_hyperparameters
 
@@ -22,6 +22,7 @@ from soulsgraph_policies.learning.hyperparameters import PRESETS, skill_hyperpar
 def test_default_budgets_add_up_to_the_papers_230k():
     assert sum(map(budget_of, SKILL_NAMES)) == 230_000
     assert [stage.budget for stage in Plan().stages()] == [20_000, 20_000, 20_000, 80_000, 90_000]
+    assert [stage.budget for stage in Plan(graph="end-to-end").stages()] == [250_000]
     assert to_table(Plan()).items() >= {"preset": "best", "seed": 0, "env_runners": 0, "episodes": 400}.items()
 
 
@@ -50,16 +51,6 @@ def test_an_adapting_stage_continues_a_version_under_a_name_of_its_own():
     assert stage.seed != Plan(scale=0.5).stage("dodge").seed
 
 
-def test_only_what_continues_first_versions_alone_has_checkpoints_of_its_plain_name():
-    dodge, heal = (Plan().stage(skill, "vordt", 1) for skill in ("dodge", "heal_attack"))
-    first = replace(heal, jointly=(dodge,))
-    assert first.name == "dodge+heal_attack@vordt"
-
-
-def test_the_baseline_trains_for_250k_steps():
-    assert [stage.budget for stage in Plan(graph="end-to-end").stages()] == [250_000]
-
-
 def test_another_preset_observes_in_its_own_way():
     plan = Plan(preset="best", overrides={"observations": "extended"}, skill_options=SkillOptions(hp_window=False))
     assert (plan.options.animations, plan.options.observations) == ("one_hot", "extended")
@@ -74,11 +65,6 @@ def test_the_baseline_takes_nothing_of_a_preset_but_its_lanes(preset, tmp_path):
     assert setup.hyperparameters == replace(skill_hyperparameters(250_000), capacity=100_000)
     assert setup.skills[-1].observation == make_skill(END_TO_END).observation
     assert (plan.method.lanes, plan.method.steps_per_round) == (2, PRESETS[preset].steps_per_round)
-
-
-def test_an_option_there_is_none_of_is_refused_for_the_baseline_too():
-    with pytest.raises(UnknownNameError, match="double_q"):
-        Plan(graph="end-to-end", overrides={"doubel": True})
 
 
 PLAN = Where("plan.json", "plan")
@@ -101,15 +87,10 @@ def test_a_plan_survives_json(seed, scale, preset, options):
     ("key", "value"),
     [
         ("seed", True),
-        ("seed", 10**400),
         ("scale", "1"),
         ("preset", ["fast"]),
-        ("overrides", []),
-        ("skill_options.dodge", 3),
         ("skill_options.dodge.alive", float("inf")),
         ("skill_options.dodge.stamina", "dense"),
-        ("skill_options.hp_window", 1),
-        ("skill_options.dodge.alife", 1.0),
         ("sede", 2),
     ],
 )
@@ -119,11 +100,6 @@ def test_a_plan_with_a_wrong_value_is_refused_with_file_and_key(key, value):
     reduce(getitem, tables, plan)[last] = value
     with pytest.raises(SoulsGraphError, match=rf"^plan\.json: plan\.{key}"):
         validate(Plan, plan, PLAN)
-
-
-@pytest.mark.parametrize("values", [{"scale": 0.001, "seed": 2**31 - 1}, {"scale": 1000, "env_runners": 1000}])
-def test_the_ends_of_the_ranges_belong_to_them(values):
-    assert to_table(Plan(**values)).items() >= values.items()
 
 
 FIGHTS = {
@@ -152,23 +128,6 @@ def test_the_scenario_of_vordt_is_the_one_that_skills_were_trained_in():
     assert scenario_digest("vordt") == "eca6271da4bdbebdd3cf1bca54e2e1f4a3fc5527bc1ff29704fdd7255bca2cc8"
 
 
-@pytest.mark.parametrize(
-    ("change", "name"),
-    [
-        ({"preset": "slow"}, "preset"),
-        ({"graph": "chain"}, "graph"),
-        ({"scenario": "nowhere"}, "scenario"),
-        ({"scenario": "a\0.toml"}, "scenario"),
-        ({"scenario": "nowhere.toml"}, "nowhere.toml"),
-        ({"overrides": {"double_q": 2}}, "double_q"),
-        ({"lanes": 1_000}, "lanes"),
-    ],
-)
-def test_what_only_the_whole_plan_can_tell_names_its_file_as_well(change, name):
-    with pytest.raises(SoulsGraphError, match=rf"plan\.json: plan: .*{name}"):
-        validate(Plan, to_table(Plan()) | change, PLAN)
-
-
 def test_a_budget_that_is_less_than_the_presets_is_said():
     assert "23,000 of 230,000" in Plan(scale=0.1).budget_note
     assert Plan().budget_note == ""
@@ -184,23 +143,3 @@ def test_the_smallest_scale_that_is_named_is_the_smallest_that_trains(preset):
     below = replace(plan, scale=least - 0.001)
     with pytest.raises(SoulsGraphError):
         check_learns(below, below.stages())
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("flasks = 1e400", "flasks"),
-        (f"flasks = {10**400}", "flasks"),
-        ("flasks = nan", "flasks"),
-        ("transition = 3", "transition"),
-        ('boss = "a\\u0000.toml"', "boss"),
-        ("boss = 3", "boss"),
-        ("x = " + "[" * 100_000, ""),
-        ("a." * 100 + "b = 1", ""),
-        ("0" * 10_000, ""),
-    ],
-)
-def test_a_fight_of_your_own_with_what_no_field_holds_is_refused(tmp_path, text, name):
-    (file := tmp_path / "mine.toml").write_text(f'based_on = "iudex-phase1"\nname = "mine"\n{text}\n')
-    with pytest.raises(SoulsGraphError, match=rf"mine\.toml.*{name}"):
-        Plan(scenario=str(file))

@@ -13,7 +13,6 @@ from fakes.clusters import command_of, over
 from fakes.waiting import until
 from soulsgraph.runs import workers as module
 from soulsgraph.runs.workers import precompile
-from soulsgraph_envs.core.compiling import cache_folder
 
 _LISTENING = """
 import sys
@@ -82,14 +81,6 @@ def test_a_process_that_dies_is_no_error_and_leaves_it_to_the_run(stamp, monkeyp
     assert stamp.exists()
 
 
-def test_what_is_compiled_for_training_is_there_for_playing(stamp, monkeypatch, capsys):
-    monkeypatch.setattr(module, "_PARTS", ((os.getpid,),))
-    precompile(Console(quiet=True))
-    module.precompile_playing(Console())
-    assert capsys.readouterr().out == ""
-    assert not stamp.with_name("stamp-playing").exists()
-
-
 def test_it_compiles_again_for_another_processor_and_after_a_change(stamp, monkeypatch, capsys):
     monkeypatch.setattr(module, "_PARTS", ((os.getpid,),))
     for key, compiles in (("one", True), ("one", False), ("two", True)):
@@ -100,15 +91,6 @@ def test_it_compiles_again_for_another_processor_and_after_a_change(stamp, monke
     before = module._key()
     monkeypatch.setattr("numba.config.CPU_NAME", "another")
     assert module._key() != before
-
-
-def test_kinds_of_processors_that_share_an_installation_each_have_a_place_of_their_own(tmp_path, monkeypatch):
-    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
-    places = []
-    for name in ("one", "two", "one"):
-        monkeypatch.setattr("numba.config.CPU_NAME", name)
-        places.append(cache_folder.__wrapped__())
-    assert places[0] == places[2] != places[1]
 
 
 def _programs_of(pid):

@@ -9,7 +9,6 @@ from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import load_checkpoint
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import ReadError
 from soulsgraph_policies.agents.library import SkillLibrary
 from soulsgraph_policies.agents.projects import PAPER_GRAPH
@@ -36,7 +35,6 @@ def forbidden(tmp_path):
     [
         RunFolder.open,
         lambda folder: RunFolder.create(folder, Plan()),
-        lambda folder: read_file(Where(folder / "plan.json")),
         lambda folder: read_rows(folder / "rows.parquet"),
         lambda folder: load_checkpoint(folder / "step-000001000.safetensors"),
         lambda folder: SkillLibrary(folder, PAPER_GRAPH).versions("camera"),

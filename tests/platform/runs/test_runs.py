@@ -98,13 +98,3 @@ def test_adaptation_records_new_versions_beside_the_old(finished, capsys):
     capsys.readouterr()
     assert soulsgraph("evaluate", "--what", "table", finished, "--episodes", 5, "--json") == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 7
-
-
-def test_baseline_trains_and_is_evaluated(tmp_path, capsys):
-    assert (
-        soulsgraph(
-            "train", "--graph", "end-to-end", "--run", tmp_path / "run", "--scale", 0.01, "--episodes", 5, "--json"
-        )
-        == 0
-    )
-    assert len(json.loads(capsys.readouterr().out)["rows"]) == 1

@@ -16,7 +16,6 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, trained_artifact
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns
-from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.games.opening import make_game
 
@@ -28,20 +27,24 @@ def setup(tmp_path):
     """A stage and its journal, which has more decisions than the budget."""
     run = RunFolder.create(tmp_path / "run", Plan(preset="best", scale=0.05))
     setup = StageSetup(run, own_stage(run, SKILL))
-    numbers = setup.hyperparameters
-    task = StageTask(setup.stage.scenario, {SKILL: SKILL}, {SKILL: numbers}, numbers.observation_clip)
+    _play(setup, 64)
+    return setup
+
+
+def _play(setup, ticks):
+    """Write a journal of a stage, chunk by chunk, until every skill that learns has its budget."""
+    stage, task = setup.stage, task_of(setup.run, setup.stage)
     sampler = task.sampler(make_game(4), 1)
     sampler.set_networks(task.networks(random_weights(task)))
-    journal = _journal(setup)
-    sequence = count = 0
-    while count < numbers.budget:
-        played, sequence = sampler.sample(64), sequence + 1
-        decisions = {SKILL: len(played.transitions[SKILL])}
-        count += decisions[SKILL]
-        chunk = Chunk(boot="0" * 16, sequence=sequence, decisions=decisions, columns=encode_columns(played))
-        append(journal, [stored(chunk)])
-    journal.close()
-    return setup
+    counts, number = dict.fromkeys(stage.skills, 0), 0
+    with closing(_journal(setup)) as journal:
+        while any(counts[part.skill] < part.budget for part in stage.parts):
+            played, number = sampler.sample(ticks), number + 1
+            decisions = {name: len(part) for name, part in played.transitions.items()}
+            counts = {name: counts[name] + decisions.get(name, 0) for name in counts}
+            chunk = Chunk(boot="0" * 16, sequence=number, decisions=decisions, columns=encode_columns(played))
+            append(journal, [stored(chunk)])
+    sampler.close()
 
 
 def _journal(setup):
@@ -81,18 +84,7 @@ def test_a_pruned_journal_leads_to_the_same_bits_from_the_older_checkpoint(setup
 def _trained_from_its_journal(run, stage):
     """Write a journal of a stage, save what it leads to, and return that."""
     setup = StageSetup(run, stage)
-    task = task_of(run, stage)
-    sampler = task.sampler(make_game(4), 1)
-    sampler.set_networks(task.networks(random_weights(task)))
-    counts, number = dict.fromkeys(stage.skills, 0), 0
-    with closing(Journal(run.journal(setup.key), stage.name)) as journal:
-        while any(counts[part.skill] < part.budget for part in stage.parts):
-            played, number = sampler.sample(200), number + 1
-            decisions = {name: len(part) for name, part in played.transitions.items()}
-            counts = {name: counts[name] + decisions.get(name, 0) for name in counts}
-            chunk = Chunk(boot="0" * 16, sequence=number, decisions=decisions, columns=encode_columns(played))
-            append(journal, [stored(chunk)])
-    sampler.close()
+    _play(setup, 200)
     algorithm, saved = setup.replay(), []
     while not algorithm.finished:
         algorithm.train()

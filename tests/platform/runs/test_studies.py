@@ -1,6 +1,5 @@
 """Units of studies: one to a processor, a stop begins no other, a defect of one ends no other; without Ray in turn."""
 
-import io
 import sys
 import time
 from collections.abc import Iterator
@@ -14,13 +13,11 @@ import ray
 from rich.console import Console
 
 from soulsgraph.results.tables import read_rows
-from soulsgraph.runs.progress import Interruption, bars_on
+from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolderError
 from soulsgraph.runs.studies import (
     Ending,
-    ProgressActor,
     UnitProgress,
-    UnitsDisplay,
     UnitSupervisor,
     check_endings,
     confirmed,
@@ -172,37 +169,6 @@ def test_a_stop_begins_no_unit_that_waits_and_lets_those_at_work_save(tmp_path):
         check_endings(Path("out"), endings)
 
 
-def test_the_actor_of_progress_keeps_who_is_at_work_and_stops_them():
-    board = ProgressActor()
-    assert board.record("100 skills", UnitProgress("dodge", 10, 80)) is False
-    board.record("101 skills", UnitProgress("camera", 1, 20))
-    board.record("101 skills", None)
-    assert board.read() == {"100 skills": UnitProgress("dodge", 10, 80)}
-    board.stop()
-    assert board.record("100 skills", UnitProgress("dodge", 20, 80)) is True
-
-
-def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
-    now = [0.0]
-    with (tmp_path / "log").open("w") as file, bars_on(Console(file=file, width=200)) as bars:
-        display = UnitsDisplay(bars, lambda: now[0])
-        display.show({"100 skills": UnitProgress("dodge", 0, 80_000)})
-        now[0] = 10.0
-        display.show({"100 skills": UnitProgress("dodge", 20_000, 80_000, -4.5)})
-        display.ended("100 skills", "done")
-    progress, ended = (tmp_path / "log").read_text().splitlines()
-    name, text = progress.split(": dodge: ")
-    assert name == "100 skills"
-    assert text.split("  ") == ["20,000/80,000 steps", "2,000 steps/s", "return -4.50", "left 0:00:30"]
-    assert ended == "100 skills: done"
-
-
-def test_failures_are_told_before_a_stop_and_nothing_where_all_is_done():
-    check_endings(Path("out"), {"a": Ending(), "b": Ending()})
-    with pytest.raises(SoulsGraphError, match="a: disk full"):
-        check_endings(Path("out"), {"a": Ending("disk full"), "b": Ending("not begun", stopped=True)})
-
-
 def test_failures_may_be_over_by_themselves_where_none_of_them_stays():
     full, refused = FullDiskError("x", OSError(28, "full")), SoulsGraphError("b is refused.")
     passing = {"a": Ending("its process died"), "b": Ending(full)}
@@ -236,16 +202,6 @@ def test_a_unit_is_done_when_the_driver_sees_its_rows(tmp_path):
     assert confirmed(study, unit, Ending(), 0.0) == Ending()
 
 
-def test_a_unit_that_is_done_again_after_its_node_was_lost_is_named_once():
-    console = Console(record=True, width=200, file=io.StringIO())
-    with bars_on(console) as bars:
-        display = UnitsDisplay(bars)
-        for stage in ("begins", "dodge", "dodge", "begins"):
-            display.show({"100 skills": UnitProgress(stage, 0, 1)})
-    (line,) = console.export_text().splitlines()
-    assert line.startswith("100 skills")
-
-
 def squares(study: Squares) -> list[int]:
     return [row["square"] for row in read_rows(study.path / "results" / "squares.parquet")]
 
@@ -272,13 +228,6 @@ def test_a_unit_that_fails_is_named_and_the_others_are_done(tmp_path):
         in_turn(study, study.units, Console(quiet=True))
     assert squares(study) == [4]
     assert [unit.name for unit in study.left] == ["square of 3"]
-
-
-def test_rows_of_other_inputs_are_not_found_again(tmp_path):
-    study = Squares.create(tmp_path / "study", Numbers((2,)))
-    (unit,) = study.units
-    study.keep(replace(unit, inputs="of-another-day"), {})
-    assert study.left == [unit]
 
 
 def test_a_study_is_not_opened_where_its_fights_changed(tmp_path, monkeypatch):

@@ -29,21 +29,16 @@ def _one(kind: object, values: bytes, shape: object = None, offsets: object = No
 
 _F32 = {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
 _DAMAGED = [
-    *(_one(kind, bytes(16), [16]) for kind in ("BF16", "F8_E4M3", "F4", "odd", 7, None, [], {})),
-    *(_file(head, bytes(16)) for head in ([], 5, "x", {"a": 1}, {"a": []}, {"a": {}})),
-    *(_one("F32", bytes(16), shape) for shape in ([3], [5], [-4], [4.0], "4", [10**30], 4, [[4]])),
-    *(_one("F32", bytes(16), [4], place) for place in ([0, 8], [8, 16], [16, 0], [-16, 0], [0], "x", [0, 1e9])),
+    *(_one(kind, bytes(16), [16]) for kind in ("BF16", "F8_E4M3", "odd", 7)),
+    *(_file(head, bytes(16)) for head in ([], {"a": 1}, {"a": {}})),
+    *(_one("F32", bytes(16), shape) for shape in ([3], [-4], "4", [10**30])),
+    *(_one("F32", bytes(16), [4], place) for place in ([0, 8], [16, 0], [0])),
     _one("F32", b"", [2**62, 0], [0, 0]),
     _file({"a": _F32, "b": _F32}, bytes(16)),
-    _file({"a": _F32}, bytes(20)),
     _file({"a": _F32}, bytes(12)),
-    _file({"a": _F32, "__metadata__": {"x": 5}}, bytes(16)),
     _file(b"\xff\xfe"),
     _file(b"[" * 100_000),
-    _file(b'{"a":' * 5_000),
     b"",
-    b"\0" * 7,
-    b"\xff" * 8,
     (2**63).to_bytes(8, "little") + b"{}",
     b"PK\x03\x04" + bytes(100),
 ]

