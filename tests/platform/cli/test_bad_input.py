@@ -11,13 +11,8 @@ from dataclasses import replace
 import pytest
 
 from fakes.runs import pretend_run
-from soulsgraph.runs.evaluate import CurveEvaluator
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.agents.agent import Agent
 
 
 @pytest.fixture(scope="module")
@@ -74,25 +69,6 @@ def test_a_scenario_file_is_found_from_another_folder_and_noticed_when_it_is_edi
     assert RunFolder.open(run.path).plan.stage("dodge", parent=1).name == "dodge@mine"
     file.write_text(file.read_text().replace("flasks = 3", "flasks = 4"))
     assert "mine.toml" in refuse("evaluate", "--what", "table", run.path)
-
-
-def test_a_damaged_checkpoint_is_named(tmp_path):
-    agent = Agent(load_scenario("iudex-phase1"), (make_skill("camera"),), replaced={"camera": "random"})
-    (tmp_path / "step-000001000.safetensors").write_bytes(b"nothing of the kind")
-    with pytest.raises(SoulsGraphError, match="step-000001000"):
-        CurveEvaluator(tmp_path, agent, clip=10.0).take_up(set(), 2_000)
-
-
-@pytest.mark.skipif(shutil.which("mount") is None or os.geteuid() != 0, reason="needs root to mount a read-only folder")
-def test_a_read_only_folder(refuse, tmp_path):
-    place = tmp_path / "read-only"
-    place.mkdir()
-    if os.system(f"mount -t tmpfs -o ro tmpfs {place} 2>/dev/null"):
-        pytest.skip("this machine lets nobody mount")
-    try:
-        assert str(place) in refuse("curriculum", "--run", place / "run")
-    finally:
-        os.system(f"umount {place}")
 
 
 @pytest.mark.parametrize(("number", "code"), [(errno.EACCES, 2), (errno.ENOSPC, 69), (errno.EIO, None)])

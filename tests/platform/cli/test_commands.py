@@ -17,9 +17,8 @@ from fakes.keys import virtual_screen
 from fakes.runs import pretend_run
 from fakes.waiting import PATIENCE_S
 from soulsgraph import zoo
-from soulsgraph.api import unseen_moves, watched_in
+from soulsgraph.api import unseen_moves
 from soulsgraph.continual.methods import METHODS
-from soulsgraph.continual.selecting import Selection
 from soulsgraph.pages import run_report
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.recording import Fighter, record
@@ -246,13 +245,6 @@ def test_auto_adapts_what_few_decisions_select(told):
     assert 0 < run["selection_decisions"] <= 8_000
 
 
-def test_whoever_finds_nothing_to_adapt_is_told_how_to_adapt_all(printed, monkeypatch):
-    words = ("adapt", _ONE, "--scenario", "vordt-whole", "--run", "mine", "--budget", 400, "--skills", "auto")
-    for selection in (Selection(()), Selection(("dodge",))):
-        monkeypatch.setattr("soulsgraph.continual.selecting.select_for_run", lambda *_, found=selection: found)
-        assert ("`skills` all" in printed(*words)) == (not selection.skills)
-
-
 def test_a_command_that_writes_copies_the_agent_first_and_goes_on_with_the_copy(printed, refuse, tmp_path):
     printed("zoo", _ONE, "--run", "mine")
     words = ("evaluate", "--what", "table", "mine", "--episodes", 4)
@@ -332,20 +324,3 @@ def test_moves_whose_ids_no_move_of_the_trained_fight_has_are_named(tmp_path):
     (fight := tmp_path / "fight.toml").write_text('based_on = "iudex-phase1"\nname = "mine"\nboss = "boss.toml"\n')
     assert unseen_moves("iudex-phase1", str(fight)) == ["whirl"]
     assert unseen_moves(str(fight), "iudex-phase1") == []
-
-
-@pytest.mark.parametrize(
-    ("tracker", "setting", "printed"),
-    [
-        ("wandb", {"WANDB_MODE": "offline"}, "in W&B: wandb sync runs/one/wandb/offline-run-*"),
-        ("wandb", {"WANDB_PROJECT": "mine"}, "in W&B: project mine"),
-        ("mlflow", {}, "in MLflow: MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri runs/mlruns"),
-        ("mlflow", {"MLFLOW_TRACKING_URI": "http://store"}, "in MLflow: http://store"),
-    ],
-)
-def test_each_tracker_is_named_with_where_it_shows_the_run(monkeypatch, tracker, setting, printed):
-    for name in ("WANDB_MODE", "WANDB_PROJECT", "MLFLOW_TRACKING_URI"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in setting.items():
-        monkeypatch.setenv(name, value)
-    assert watched_in(tracker, RunFolder.planned(Path("runs/one"), Plan())) == printed

@@ -90,19 +90,3 @@ def test_it_evaluates_as_the_whole_does(pc):
     whole = json.loads(_call(Path(sys.executable).with_name("soulsgraph"), *words).stdout)
     figures = ("wins", "episodes", "low", "high", "mean_return", "mean_length", "mean_seconds")
     assert {name: found[name] for name in figures} == {name: whole[name] for name in figures}
-
-
-def test_what_needs_an_extra_names_it_in_one_line_and_begins_nothing(pc, tmp_path):
-    agent = "iudex-phase1-best-0"
-    refused = {
-        "train": ("curriculum", f"adapt {agent} --run new", f"evaluate {agent} --fleet fleet.toml"),
-        "data": (f"evaluate {agent} --out new", "play --record new", f"data record {agent} --out o"),
-        "watch": ("play",),
-        "onnx": (f"data export {agent} --onnx --out new",),
-    }
-    for extra, lines in refused.items():
-        for line in lines:
-            done = pc.soulsgraph(*line.split(), folder=tmp_path)
-            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-            assert f"'soulsgraph[{extra}]'" in done.stderr
-    assert not [*tmp_path.iterdir()]

@@ -12,9 +12,7 @@ import pytest
 
 from fakes.keys import virtual_screen
 from fakes.stand_in import StandInProcess
-from soulsgraph.cli.games import check_machine
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_envs.core.machine import Memory
 from soulsgraph_envs.games.link import load_games
 from soulsgraph_envs.games.setup import EFFECTS, questions
 from soulsgraph_envs.games.standin.launch import StandInOptions
@@ -30,14 +28,6 @@ def doctor(monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, st
         return command("doctor", *words)
 
     return run
-
-
-def test_what_a_container_keeps_from_this_process_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("soulsgraph.cli.games.usable_processors", lambda: 2)
-    monkeypatch.setattr("soulsgraph.cli.games.usable_memory", lambda: Memory(600 << 20, 300 << 20))
-    memory, processors = check_machine()
-    assert memory.found.startswith("0.3 GiB free of 0.6 GiB")
-    assert processors.found.startswith("2 ")
 
 
 @pytest.mark.slow

@@ -86,9 +86,7 @@ def test_a_missing_module_is_refused_by_the_smallest_extra_that_brings_it(monkey
     ("line", "what", "extra"),
     [
         ("train --run new", "train", "train"),
-        ("evaluate iudex-phase1-best-0 --out new", "evaluate --out", "data"),
         ("evaluate iudex-phase1-best-0 --fleet fleet.toml", "evaluate --fleet", "train"),
-        ("play --record new", "play --record", "data"),
         ("data record oracle --out new", "data record", "data"),
         ("data export iudex-phase1-best-0 --onnx --out new", "data export", "onnx"),
         ("data export fights --minari dodge --out new", "data export", "minari"),

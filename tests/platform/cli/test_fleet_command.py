@@ -92,12 +92,15 @@ def test_status_shows_where_a_games_time_goes_and_what_it_lost(tmp_path, monkeyp
     file.write_text(json.dumps(found))
     monkeypatch.setenv("COLUMNS", "300")
     shown = printed("fleet", "status", run.path)
-    for part in ("40% (reload 25%, aim 10%)", "70 as a stage", "30 doubtful", "2 episodes", "0.2.0 at fe80::7"):
-        assert part in shown, part
-    # What it plays a second is a mean, and would seem to be now.
-    assert re.search(r"attic/3 +paused +- +4\.2 ms", shown)
-    assert re.search(r"attic/1 +playing +15\.0 of 30 ", shown)
-    for part in ("lost, 1,234 s", "silent for 5 s", "refused, 2 s", "den: why"):
+    # What a paused game plays a second is a mean, and would seem to be now.
+    for line in (
+        r"attic/3 +paused +- ",
+        r"attic/1 +playing +15\.0 of 30 ",
+        r"attic/2 +lost, 1,234 s",
+        r"den +refused, 2 s",
+    ):
+        assert re.search(line, shown), line
+    for part in ("40% (reload 25%, aim 10%)", "70 as a stage", "2 episodes", "silent for 5 s"):
         assert part in shown, part
 
 

@@ -13,10 +13,8 @@ import pytest
 
 import soulsgraph as sg
 from soulsgraph import api
-from soulsgraph.api import plan_values
-from soulsgraph.cli.commands import COMMANDS, load, make_app, named, summary
+from soulsgraph.cli.commands import COMMANDS, load, summary
 from soulsgraph.cli.options import as_command
-from soulsgraph.cli.studies import study_values
 from soulsgraph.continual.study import ContinualStudy
 from soulsgraph.paper.study import Study
 from soulsgraph.runs.places import TrainingPlace
@@ -57,10 +55,6 @@ def test_without_a_command_the_front_page_is_shown_and_is_bad_input(command):
     assert command("fleet")[1] == command("fleet", "--help")[1] != shown
 
 
-def test_both_names_of_the_main_job_are_one_command():
-    assert named(["curriculum"]) == named(["train"]) == "train"
-
-
 @pytest.mark.parametrize(
     ("command", "cls", "hidden"),
     [
@@ -73,36 +67,6 @@ def test_both_names_of_the_main_job_are_one_command():
 )
 def test_every_field_of_a_plan_and_a_study_is_an_option(command, cls, hidden):
     assert {spec.name for spec in fields(cls)} - hidden <= _given(command).keys()
-
-
-def _arguments(cls: Any) -> list[str]:
-    """Write the default of every field that has one value in the language of the command line."""
-    words: list[str] = []
-    for spec in fields(cls):
-        flag = spec.name.replace("_", "-")
-        if isinstance(spec.default, bool):
-            words.append(f"--{flag}" if spec.default else f"--no-{flag}")
-        elif isinstance(spec.default, str | int | float):
-            words += [f"--{flag}", str(spec.default)]
-    return words
-
-
-def _parsed(name: str, *words: str) -> dict[str, Any]:
-    """Return the keywords that a command is called with."""
-    _, bound, *_ = make_app([name]).parse_args([*name.split(), *words], exit_on_error=False, print_error=False)
-    return dict(bound.kwargs)
-
-
-def test_options_left_out_and_given_with_their_defaults_make_the_same_plan_and_study(tmp_path):
-    assert _parsed("train") == _parsed("study reproduce") == {}
-    assert Plan(**plan_values({})) == Plan()
-    assert Study(**study_values(Study, {}, Study.seeds)) == Study()
-    (tmp_path / "none.toml").touch()
-    plan = _parsed("train", *_arguments(Plan), "--skill-options", str(tmp_path / "none.toml"))
-    assert Plan(**plan_values(plan)) == Plan()
-    study = _parsed("study reproduce", *_arguments(Study), "--seeds", "10", "--first-seed", "400")
-    assert study.keys() == _given("study reproduce").keys() - {"set", "json", "project"}
-    assert Study(**study_values(Study, study, Study.seeds)) == Study()
 
 
 def test_commands_that_do_what_a_python_function_does_are_that_function():

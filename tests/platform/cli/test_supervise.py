@@ -69,16 +69,6 @@ def test_an_interrupted_training_ends_and_a_killed_one_goes_on(supervise):
     assert max(_steps_of(events[-1])) == STEPS
 
 
-@pytest.mark.slow
-def test_a_killed_curriculum_goes_on_with_its_run(supervise):
-    supervised = supervise("--", "curriculum", "--scale", "0.006", "--episodes", "1")
-    until(lambda: supervised.training and (supervised.run / "plan.json").is_file(), "a run that is begun")
-    supervised.kill_training()
-    assert supervised.wait() == 0, supervised.logs
-    assert supervised.logs.count("it restarts in") == 1
-    assert RunFolder.open(supervised.run).library.load("heal_attack", 1)
-
-
 def test_it_waits_longer_each_time_and_an_interrupt_ends_the_wait(supervise, breaking):
     supervised = supervise("--", "train", "camera", environment=breaking("os._exit(3)"))
     for wait_s in (1, 2, 4):
