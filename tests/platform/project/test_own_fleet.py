@@ -1,7 +1,6 @@
 """Own skills trained by a fleet of game PCs and by a run's own games, by their commands."""
 
 import os
-import re
 import shutil
 import signal
 
@@ -102,22 +101,3 @@ def test_a_runs_own_games_train_an_own_skill_whatever_its_code_prints(printing, 
     assert "here/2 joined, playing by simulator" in text
     assert "the code of an own skill prints" in text
     assert run.library.versions("parry") == [1]
-
-
-def test_a_plan_of_a_fleet_compares_projects_and_a_pc_has_those_that_are_installed_there(begun, fleet, monkeypatch):
-    place = fleet.folder / "installed"
-    shutil.copytree(begun / "fencing", place / "fencing")
-    information = place / "fencing-0.1.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: fencing\nVersion: 0.1\n")
-    (information / "entry_points.txt").write_text("[soulsgraph.projects]\nfencing = fencing:project\n")
-    with monkeypatch.context() as environment:
-        environment.setenv("PYTHONPATH", str(place))
-        fleet.host("attic")
-    fleet.host("den")
-    fleet.file.write_text(re.sub("^pcs = .*", 'pcs = ["attic", "den"]', fleet.file.read_text(), flags=re.M))
-    for words, expected in ((("--project", begun), 1), ((), 0)):
-        code, text = fleet.call("doctor", "--fleet", fleet.file, *words, "--json", "--wait-s", 120)
-        assert code == expected, text
-        assert ("found none of that name" in text) == bool(words)
-        assert "fencing" in text

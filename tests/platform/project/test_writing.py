@@ -27,7 +27,7 @@ def test_a_project_has_a_skill_a_graph_a_boss_a_reward_a_test_and_a_readme(begun
     assert load_scenario(duel).name == "fencing"
 
 
-@pytest.mark.parametrize("name", ["Parry", "1st", "a-b", "class", "x" * 41, "json", "numpy", "soulsgraph", "a b", "ä"])
+@pytest.mark.parametrize("name", ["Parry", "1st", "class", "x" * 41, "numpy", "ä"])
 def test_a_name_that_cannot_be_imported_or_is_taken_is_refused(tmp_path, name):
     with pytest.raises(SoulsGraphError, match=re.escape(name)):
         begin_project(tmp_path / name)

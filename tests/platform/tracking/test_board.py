@@ -9,7 +9,7 @@ import pytest
 from fakes.trackers import KeptCalls, RaisingTracker, SilentTracker
 from fakes.waiting import until
 from soulsgraph.tracking import board as boards
-from soulsgraph.tracking.board import Board, identity_of, make_tracker, make_trackers, names_in
+from soulsgraph.tracking.board import Board, identity_of, make_tracker, make_trackers
 from soulsgraph.tracking.contract import TrackedRun
 from soulsgraph.tracking.tensorboard_tracker import TensorBoardTracker
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -110,12 +110,6 @@ def test_trackers_are_named_or_passed(monkeypatch):
         make_tracker("wandb")
 
 
-def test_names_are_separated_by_commas_and_none_is_none():
-    assert names_in("wandb, mlflow,") == ("wandb", "mlflow")
-    assert names_in("none") == names_in("") == ()
-    assert make_trackers("none") == make_trackers(()) == ()
-
-
 def _read_events(folder):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -156,18 +150,6 @@ def test_a_writer_of_the_users_and_two_trainings_write_events_apart(tmp_path):
         mine.add_scalar("dodge/mine", 3.0)
     for name in ("mine", "one", "two"):
         assert _read_events(tmp_path / name).Tags()["scalars"] == [f"dodge/{name}"]
-
-
-def test_a_film_moves_on_tensorboards_image_page(tmp_path):
-    from PIL import Image
-
-    film = tmp_path / "fight.gif"
-    first, second = (Image.new("RGB", (8, 6), colour) for colour in ("red", "blue"))
-    first.save(film, save_all=True, append_images=[second])
-    with Board(described(tmp_path), [TensorBoardTracker()]) as board:
-        board.call(lambda one: one.file("eval/fight", film))
-    (image,) = _read_events(tmp_path).Images("eval/fight")
-    assert image.encoded_image_string == film.read_bytes()
 
 
 def test_events_that_cannot_be_written_stop_the_run(tmp_path):

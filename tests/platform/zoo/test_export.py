@@ -18,7 +18,7 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agents.foreign_files import onnx_model
-from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, FusedNetworks, layer_names
+from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, layer_names
 
 _AGENT, _PHASE_1 = "iudex-phase1-best-0", Setting("iudex-phase1", "iudex-phase1")
 
@@ -145,19 +145,3 @@ def test_a_file_that_chooses_otherwise_is_refused_and_nothing_is_written(agent, 
     with pytest.raises(SoulsGraphError, match="camera"):
         export_onnx(open_agent(_AGENT), tmp_path / "out", _PHASE_1, 500)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_single_agent_and_another_scenario(exported, tmp_path):
-    export_onnx(open_agent("iudex-phase1-end-to-end-0"), tmp_path / "single", _PHASE_1, 300)
-    assert (tmp_path / "single" / "end_to_end.onnx").is_file()
-    zero_shot = Setting("iudex-phase2", "iudex-phase1")
-    export_onnx(open_agent(_AGENT), tmp_path / "zero-shot", zero_shot, 300)
-    facts = _session(tmp_path / "zero-shot", "dodge").get_modelmeta().custom_metadata_map
-    assert (facts["scenario"], facts["trained_on"]) == ("iudex-phase2", "iudex-phase1")
-    rows = np.random.default_rng(0).normal(size=(5, 25)).astype(np.float32)
-    agent = make_agent(open_agent(_AGENT), zero_shot)
-    ours = FusedNetworks([agent.networks["dodge"]]).q_values(0, rows)
-    theirs = _session(tmp_path / "zero-shot", "dodge").run(
-        ["q_values"], {"observation": agent.networks["dodge"].observation(rows)}
-    )[0]
-    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
