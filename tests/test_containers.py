@@ -17,15 +17,6 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 CONTAINER = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8"))
 
 
-def test_what_is_copied_is_sent_to_the_engine():
-    copied = [
-        word for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE) for word in line.split()[:-1]
-    ]
-    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    assert {f"!{name}" for name in copied} == {line for line in ignored if line.startswith("!")}
-    assert all((ROOT / name).exists() for name in copied)
-
-
 def test_the_images_have_a_python_that_the_package_runs_on():
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"]
     for text in (DOCKERFILE, CONTAINER["image"]):

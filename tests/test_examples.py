@@ -58,13 +58,6 @@ def test_means_over_seeds_have_their_intervals():
     assert alone == {"mean": 10.0, "low": None, "high": None}
 
 
-def test_a_fleets_difference_is_paired_by_seed():
-    found = example("compare_fleet").compared({1: 90.0, 2: 60.0, 3: 30.0}, {1: 86.0, 2: 58.0, 3: 30.0})
-    assert found["difference"]["by_seed"] == {1: 4.0, 2: 2.0, 3: 0.0}
-    # t(0.975, 2) = 4.3027, standard error 2 / sqrt(3)
-    assert found["difference"]["low"] == pytest.approx(2.0 - 4.3027 * 2 / 3**0.5, abs=1e-3)
-
-
 @pytest.mark.slow
 def test_an_own_learner_trains_dodge_beside_the_others(tmp_path, monkeypatch, capsys):
     module = example("own_learner")

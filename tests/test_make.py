@@ -1,4 +1,4 @@
-"""`make test` sets up the tests' virtual screen by itself, or prints the line to type."""
+"""`make` installs what plays before what trains, into a suitable Python, and again where that failed."""
 
 import os
 import shutil
@@ -10,50 +10,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or shutil.which("make") is None, reason="needs Linux and make")
-
-
-@pytest.fixture
-def screen(tmp_path):
-    """Run `make screen` with nothing on the PATH but the given commands: scripts by name."""
-
-    def run(user, libraries, **commands):
-        for name in ("uname", "grep"):
-            (tmp_path / name).symlink_to(shutil.which(name))
-        for name, script in {"id": f"echo {user}", **commands}.items():
-            file = tmp_path / name.replace("_", "-")
-            file.write_text(f"#!/bin/sh\n{script}\n")
-            file.chmod(0o755)
-        python = shutil.which("true" if libraries else "false")  # it is asked to load each library
-        command = [shutil.which("make"), "--no-print-directory", "screen", f"PYTHON={python}"]
-        return subprocess.run(
-            command, cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=300
-        )
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("there", "missing"), [({}, "xvfb libx11-6 libxext6"), ({"Xvfb": ""}, "libx11-6 libxext6")], ids=["all", "some"]
-)
-def test_root_on_debian_installs_what_is_missing(screen, tmp_path, there, missing):
-    done = screen(user=0, libraries=False, apt_get=f'echo "$@" >> {tmp_path}/asked', **there)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "asked").read_text() == f"update -qq\ninstall -y {missing} -qq\n"
-
-
-@pytest.mark.parametrize("user", [0, 1000])
-def test_others_are_shown_what_to_install_and_nothing_is_installed(screen, tmp_path, user):
-    asked = {} if user == 0 else {"apt_get": f"touch {tmp_path}/asked"}
-    stopped = screen(user, libraries=True, **asked)
-    assert stopped.returncode == 2
-    assert "xvfb" in stopped.stderr
-    assert not (tmp_path / "asked").exists()
-
-
-def test_a_screen_that_is_there_is_left_alone(screen, tmp_path):
-    done = screen(user=0, libraries=True, Xvfb="", apt_get=f"touch {tmp_path}/asked")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert not (tmp_path / "asked").exists()
 
 
 @pytest.mark.parametrize("found", ["Python 3.10.13", "Python 2.7.18", "no such file"])

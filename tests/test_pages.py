@@ -386,50 +386,6 @@ def _shortened(output: str) -> list[str]:
     return [line.rstrip() for line in output.splitlines() if line.rstrip() in kept or line.startswith(_MARK)]
 
 
-_TABLE = """Win rates, iudex-phase1, 400 episodes a row
-
- setting                                wins  win rate  95 % interval   paper
- heal-attack trained, dodge trained  193/400    48.2 %    43.4-53.1 %  44.0 %
-
-results in runs/curriculum/results
-"""
-
-
-@pytest.mark.parametrize(
-    ("shown", "came", "exact", "elsewhere"),
-    [
-        ("193/400    48.2 %    43.4-53.1 %", "193/400    48.2 %    43.4-53.1 %", True, True),
-        ("193/400    48.2 %    43.4-53.1 %", "200/400    50.0 %    45.1-54.9 %", False, True),
-        ("193/400    48.2 %    43.4-53.1 %", "218/400    54.5 %    49.6-59.3 %", False, False),
-        ("wins: 198/200 -> 39/200", "wins: 197/200 -> 45/200", False, True),
-        ("wins: 198/200 -> 39/200", "wins: 198/200 -> 90/200", False, False),
-        ("camera v1: 20,000 steps in 9 s", "camera v1: 20,000 steps in 31 s", True, True),
-        ("20  4,804  100.0 %   83.9-100.0 %", "20  4,417   75.0 %    53.1-88.8 %", False, False),
-        ("value 1.5 of things", "value 1.6 of things", False, True),
-    ],
-)
-def test_figures_are_compared_exactly_or_within_the_printed_interval(
-    shown: str, came: str, exact: bool, elsewhere: bool
-) -> None:
-    assert (_holds(shown, came, True), _holds(shown, came, False)) == (exact, elsewhere)
-
-
-def test_lines_are_found_where_they_follow_one_another_and_rewritten_where_they_changed() -> None:
-    came = _TABLE.replace("193/400    48.2 %    43.4-53.1 %", "218/400    54.5 %    49.6-59.3 %")
-    part = Printed("p.md", 1, _TRAIN, "lines", _TABLE, 0, True)
-    assert compared(part, f"camera: 1/9 steps  3 steps/s\n{_TABLE}", False)[0] == ""
-    wrong, text = compared(part, f"some line\n{came}", False)
-    assert "218/400" in wrong
-    assert text == came
-    assert "one after another" in compared(part, _TABLE.replace("\nresults", "a new line\nresults"), False)[0]
-    gap = replace(part, text=_TABLE.replace("\nresults", "...\nresults"))
-    assert compared(gap, _TABLE.replace("\nresults", "a new line\nresults"), False)[0] == ""
-    figures = replace(part, form="figures", text="# 332 of 400, 83.0 %: dodge v2", number=3)
-    output = f"{_MARK}2\n 394/400  98.5 %\n{_MARK}\n{_MARK}3\n 330/400    82.5 %\n{_MARK}\n"
-    assert compared(figures, output, False) == ("", "# 330 of 400, 82.5 %: dodge v2")
-    assert "332 of 400" in compared(figures, output, True)[0]
-
-
 _LEARNS = re.compile(
     r"soulsgraph (?:adapt|data clone|study (?:compare|continual|sweep)|curriculum|train)\b|\.(?:learn|sweep|train)\("
 )

@@ -13,9 +13,9 @@ from soulsgraph.runs.evaluate import Setting, check_library, evaluate, source_of
 from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.studies import in_turn
-from soulsgraph.zoo.card import Digests, EvaluationScore, TrainingOrigin, read_card, verify_agent
+from soulsgraph.zoo.card import Digests, EvaluationScore, TrainingOrigin, read_card
 from soulsgraph_envs.core.errors import SoulsGraphError
-from zoo_agents import SCENARIOS, ZooBuild, ZooFolder, compare_agents, save_standings, save_verified
+from zoo_agents import SCENARIOS, ZooBuild, ZooFolder, compare_agents, save_standings
 
 _NAME, _SCALE = "vordt-best-1", 0.006
 
@@ -78,8 +78,3 @@ def test_agents_are_compared_by_the_versions_that_an_evaluation_plays(tmp_path):
     save_standings(tmp_path, found, 2)
     assert (tmp_path / "comparison.png").stat().st_size
     assert standing.cells[1] in (tmp_path / "comparison.md").read_text()
-
-
-def test_the_page_of_agents_played_again_has_a_row_each(tmp_path):
-    save_verified(tmp_path, [verify_agent(_NAME, 4)])
-    assert f"| {_NAME} |" in (tmp_path / "verify.md").read_text()
