@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -52,49 +52,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if mark not in config.option.markexpr:
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(mark)])
             items[:] = [item for item in items if not item.get_closest_marker(mark)]
-
-
-class Bar:
-    """On a terminal one line for all tests that workers run, instead of a dot for each; failures stand above it."""
-
-    def __init__(self, console: Any) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}")
-        self._progress = Progress(*columns, console=console, transient=True)
-        self._all = self._progress.add_task("", total=None)
-        self._failed = 0
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
-        self._progress.update(self._all, total=len(ids))
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_report_teststatus(self, report: pytest.TestReport) -> Iterator[None]:
-        status = yield
-        return status[0], "", "" if report.passed else status[2]
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._progress.start()
-        if report.failed:
-            self._failed += 1
-            self._progress.console.print(f"FAILED {report.nodeid}", markup=False, highlight=False)
-        failed = f"{self._failed} failed  " if self._failed else ""
-        ended = report.when == "teardown"
-        self._progress.update(self._all, advance=ended, description=f"{failed}{report.nodeid.partition('::')[0]}")
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        self._progress.stop()
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    from rich.console import Console
-
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    beside = session.config.getoption("numprocesses", None)
-    if beside and reporter is not None and reporter.verbosity == 0 and (console := Console()).is_interactive:
-        session.config.pluginmanager.register(Bar(console))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -2,11 +2,10 @@
 
 from inspect import signature
 
-import gymnasium
 import numpy as np
 import pytest
 
-from environment_pages import ARGUMENTS, OTHER_ARGUMENTS, environment_tables
+from environment_pages import ARGUMENTS, environment_tables
 from soulsgraph_envs import id_of
 from soulsgraph_envs.gym.continual_env import ContinualEnv
 from soulsgraph_envs.gym.skill_env import SkillEnv
@@ -34,14 +33,3 @@ def test_the_tables_of_an_id_are_its_environments(tables, skill):
     terms = tables[f"{short}: reward"].rows
     assert [row[0] for row in terms] == [*env.rollout.skill.reward.names]
     assert all(formula for *_, formula in terms)
-
-
-@pytest.mark.filterwarnings("ignore:the simulated fight has nothing for some keys")
-@pytest.mark.parametrize("id", ["SoulsGymIudex-v0", "EldenGym-v0"])
-def test_the_tables_of_other_projects_environments_are_theirs(tables, id):
-    env = gymnasium.make(f"soulsgraph/{id}", driver="simulator").unwrapped
-    assert len(tables[f"{id}: actions"].rows) == env.action_space.n
-    assert [row[0] for row in tables[f"{id}: observations"].rows] == [*env.observation_space.spaces]
-    asked = {row[0] for row in tables[f"{id}: arguments"].rows}
-    assert {*signature(type(env)).parameters} - {"options"} <= asked <= {*OTHER_ARGUMENTS}
-    env.close()

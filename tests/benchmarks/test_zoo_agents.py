@@ -14,7 +14,6 @@ from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.studies import in_turn
 from soulsgraph.zoo.card import Digests, EvaluationScore, TrainingOrigin, read_card
-from soulsgraph_envs.core.errors import SoulsGraphError
 from zoo_agents import SCENARIOS, ZooBuild, ZooFolder, compare_agents, save_standings
 
 _NAME, _SCALE = "vordt-best-1", 0.006
@@ -50,20 +49,6 @@ def begin(runs: Path, agents: Path, **origin: Any) -> ZooFolder:
     folder = ZooFolder(runs, plan) if runs.exists() else ZooFolder.create(runs, plan)
     folder.names = (_NAME,)
     return folder
-
-
-def test_an_unfinished_agent_of_another_commit_is_not_resumed(tmp_path):
-    folder = begin(tmp_path / "runs", tmp_path / "agents", commit="0" * 40)
-    with pytest.raises(SystemExit, match="0" * 40):
-        folder.check_commit()
-
-
-def test_a_run_by_another_plan_is_no_agents(tmp_path):
-    folder = begin(tmp_path / "runs", tmp_path / "agents")
-    RunFolder.create(folder.path / _NAME, replace(zoo.plan_of(_NAME), scale=0.5))
-    with pytest.raises(SoulsGraphError):
-        in_turn(folder, folder.left, Console(quiet=True))
-    assert not (tmp_path / "agents").exists()
 
 
 def test_agents_are_compared_by_the_versions_that_an_evaluation_plays(tmp_path):

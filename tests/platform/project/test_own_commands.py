@@ -4,16 +4,11 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fakes.runs import pretend_run
-from soulsgraph.project.checking import validate
 from soulsgraph.runs.plan import Plan
-from soulsgraph_envs.core.state import STATE_SIZE
-from soulsgraph_envs.skills import Decisions, make_skill
 from soulsgraph_policies.agents.projects import load_project
-from soulsgraph_policies.learning.env_runners import sample_with
 
 #: A graph whose last skill does not build on all others, beside the project's own, which needs the project's player.
 _LEAVES = """
@@ -96,24 +91,6 @@ def test_an_error_of_an_authors_code_is_pythons_traceback_cut_to_the_authors_fra
     assert all(Path(file).is_relative_to(begun.resolve()) for file in files)
     assert shown.count(place) == 1
     assert "ZeroDivisionError" in shown.splitlines()[-1]
-
-
-def test_an_authors_error_fails_a_check_and_a_runner_by_its_place(begun):
-    place = broken(begun, "1 / 0")
-    failed = next(check.found for check in validate(load_project(begun).project.name) if not check.holds)
-    assert place in failed
-    assert place in sample_with(Rewarding(), {}).failure.cause
-
-
-class Rewarding:
-    """A runner whose sampling evaluates a project's reward, and nothing else."""
-
-    set_state = staticmethod(lambda state: None)
-    get_metrics = staticmethod(dict)
-
-    def collect(self):
-        rows, none = np.zeros((1, STATE_SIZE), np.float32), np.zeros(1, np.bool_)
-        make_skill("parry").reward.evaluate(Decisions(rows, rows, np.zeros(1, np.int64), none, none))
 
 
 def test_an_interrupt_while_an_authors_code_runs_is_the_users(begun, command):
