@@ -1,15 +1,13 @@
-"""An env runner without a game, for tests of the learner: random linear dynamics, and checks of its caller."""
+"""An env runner without a game, for tests of the learner: random linear dynamics."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from soulsgraph_envs.combat.rollout import Episodes, Flags, Floats, Integers
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights, layer_names
 from soulsgraph_policies.learning.env_runners import ChunkRunner
@@ -24,9 +22,7 @@ _SAVED = ("states", "lengths", "returns", "begun")
 class LinearRunner(ChunkRunner):
     """Sample lanes of x' = A x + B[action] + noise for each module, episodes of 50 at most.
 
-    A module named in `env_config["paces"]` decides only once in that number of rounds; a runner whose index is in
-    `env_config["waits_s"]` waits so long before it samples. It demands what a real runner
-    relies on: counts of decisions never fall, frozen modules keep their weights, and so do those at their budget.
+    A module named in `env_config["paces"]` decides only once in that number of rounds.
     """
 
     def make_env(self) -> None:
@@ -34,27 +30,9 @@ class LinearRunner(ChunkRunner):
         paces = self.config.env_config.get("paces", {})
         self._lanes = {module: _Lanes(self, module, paces.get(module, 1)) for module in self.config.sampled_modules}
         self._rounds = 0
-        self._seen: dict[str, int] = {}
-        self._kept: dict[str, Weights] = {}
 
     def weights_changed(self, modules: Collection[str]) -> None:
-        """Make sure that nothing was changed that must not be.
-
-        Raises:
-            SoulsGraphError: if a count of decisions fell, or a module changed that is frozen or at its budget.
-        """
-        for module, count in self.decisions.items():
-            if count < self._seen.get(module, 0):
-                raise SoulsGraphError(f"runner: expected at least {self._seen[module]} decisions, found {count}.")
-        if not any(self._seen.values()):
-            self._kept = {}
-        for module, kept in self._kept.items():
-            if any((kept[name] != values).any() for name, values in self.weights(module).items()):
-                raise SoulsGraphError(f"runner: expected {module} to stay frozen, found other weights.")
-        for module in self.get_spaces():
-            if module not in self._kept and not self._learns(module):
-                self._kept[module] = {name: values.copy() for name, values in self.weights(module).items()}
-        self._seen = dict(self.decisions)
+        """Do nothing: weights are read anew for each decision."""
 
     def _learns(self, module: str) -> bool:
         finished = self.decisions.get(module, 0) >= self.config.hyperparameters_of(module).budget
@@ -62,7 +40,6 @@ class LinearRunner(ChunkRunner):
 
     def sample(self, **_: Any) -> list[Chunk]:
         """Return rounds of the lanes until a module that learns has as many decisions as one sample may hold."""
-        time.sleep(self.config.env_config.get("waits_s", {}).get(self.worker_index, 0.0))
         playing = [lanes for lanes in self._lanes.values() if self._learns(lanes.module)] or [*self._lanes.values()]
         most = max(self.config.steps_per_round, playing[0].count)
         parts: list[Chunk] = []

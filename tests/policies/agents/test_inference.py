@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, SkillOptions, make_skill
-from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, RunningNormalizer, weights_digest
+from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, weights_digest
 from soulsgraph_policies.learning.cloning import make_module
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.module import QNetworkModule
@@ -127,14 +127,3 @@ def test_what_does_not_fit_is_not_loaded() -> None:
     np.testing.assert_array_equal(networks.q_values(0, rows), before)
     with pytest.raises(SoulsGraphError, match="dodge"):
         FrozenNetwork.of(make_skill("dodge"), SCENARIO, _module(make_skill("heal_attack")).weights(), 10.0)
-
-
-def test_arrays_of_another_shape_are_not_read() -> None:
-    networks, module, wrong = FusedNetworks([_network(SKILLS[0])]), _module(SKILLS[0]), np.zeros((2, 1), np.float32)
-    for call in (
-        lambda: networks.q_values(0, wrong),
-        lambda: RunningNormalizer(3).update(wrong),
-        lambda: module.set_normalizer(np.zeros(1), np.ones(1)),
-    ):
-        with pytest.raises(AssertionError):
-            call()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes import stages
-from fakes.stages import assert_same, drawn_batch
+from fakes.stages import drawn_batch
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning.constraint import Constraint
@@ -101,13 +101,3 @@ def test_the_first_step_goes_the_way_of_the_pulled_gradient(path: str) -> None:
     learn(learner, 1, 0)
     for name, values in parameters(updates).items():
         np.testing.assert_allclose(values - before[name], 1e-3 * ahead[name], rtol=1e-2)
-
-
-@BOTH
-def test_a_constraint_that_changes_nothing_leaves_the_bits(path: str) -> None:
-    (plain, one), (neutral, other) = (make_updates(path) for _ in range(2))
-    network = parameters(other)
-    other.constrain(Constraint(anchor=network, mask={name: np.ones(part.shape) for name, part in network.items()}))
-    for learner in (plain, neutral):
-        learn(learner, 5, 4)
-    assert_same(parameters(one), parameters(other))

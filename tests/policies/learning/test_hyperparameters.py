@@ -16,20 +16,6 @@ def test_exploration_is_stable_baselines3s_schedule() -> None:
         assert numbers.exploration(decisions) == pytest.approx(schedule(1.0 - decisions / 20_000), abs=1e-12)
 
 
-def test_first_update_follows_the_first_whole_round_and_none_is_owed_twice() -> None:
-    numbers = skill_hyperparameters(20_000)
-    assert [numbers.updates_owed(decisions, 0) for decisions in (0, 100, 103, 104, 228)] == [0, 0, 0, 1, 32]
-    assert numbers.updates_owed(228, 30) == 2
-    assert numbers.least_budget == 104
-
-
-def test_target_copy_falls_on_multiples_of_its_period() -> None:
-    numbers = skill_hyperparameters(80_000)
-    assert numbers.target_copy(9_999, 10_000) == 10_000
-    assert numbers.target_copy(10_000, 10_100) is None
-    assert numbers.target_copy(19_950, 20_050) == 20_000
-
-
 def test_replay_holds_a_third_of_a_skills_budget() -> None:
     assert skill_hyperparameters(90_000).capacity == 30_000
     assert skill_hyperparameters(1).capacity == 1
@@ -40,16 +26,12 @@ def test_prioritised_draws_are_fully_corrected_at_the_end_of_the_budget() -> Non
     assert [numbers.correction(d) for d in (0, 500, 1_000, 1_100)] == pytest.approx([0.4, 0.7, 1.0, 1.0])
 
 
-def test_only_networks_of_the_last_part_of_the_budget_are_averaged() -> None:
-    numbers = replace(skill_hyperparameters(1_000), averaged_fraction=0.25)
-    assert [numbers.averages(decisions) for decisions in (700, 750, 751, 1_000)] == [False, False, True, True]
-    assert not skill_hyperparameters(1_000).averages(1_000)
-
-
 def test_only_updates_due_at_or_after_a_copy_see_it_however_many_come_in_a_round():
     # Updates fall due at decisions 104, 108, ...: of the 32 between 9,900 and 10,028, those due at
     # 9,904 ... 9,996 are 24; the copy at 10,000 comes before the update that is due at 10,000 itself.
     numbers = DQNHyperparameters(budget=20_000, capacity=100)
+    assert [numbers.updates_owed(decisions, 0) for decisions in (0, 103, 104)] == [0, 0, 1]
+    assert numbers.least_budget == 104
     done = numbers.updates_owed(9_900, 0)
     assert numbers.updates_owed(10_028, done) == 32
     assert numbers.updates_before(10_000, done) == 24

@@ -175,14 +175,6 @@ def test_target_is_copied_between_the_updates_due_before_and_after_the_end_of_a_
     assert abs(vector(learner) - target_vector(learner)).max() > 0
 
 
-def test_a_frozen_skill_has_no_optimizer_and_takes_no_batch() -> None:
-    learner = make_learner(CPU_KERNEL)
-    assert learner.get_optimizers_for_module("dodge") == []
-    assert len(learner.get_optimizers_for_module("heal_attack")) == 1
-    with pytest.raises(KeyError, match="dodge"):
-        stages.update(learner, "dodge", make_batch(256, 0))
-
-
 def test_update_path_is_chosen_by_what_the_kernel_can_do() -> None:
     assert trained(make_learner(None)).updater is not None
     assert trained(make_learner(None, fcnet_hiddens=(8,))).updater is None

@@ -6,14 +6,8 @@ from typing import Any
 import pytest
 
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions, make_skill
-from soulsgraph_policies.learning.hyperparameters import (
-    PRESETS,
-    DQNHyperparameters,
-    changed,
-    preset_with,
-    skill_hyperparameters,
-)
+from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions
+from soulsgraph_policies.learning.hyperparameters import PRESETS, changed, preset_with, skill_hyperparameters
 
 PAPER = skill_hyperparameters(BUDGET := 90_000)
 
@@ -28,18 +22,6 @@ def test_paper_and_fast_change_nothing_of_the_papers_method(name: str) -> None:
     assert PRESETS[name].hyperparameters(BUDGET) == PAPER
     assert PRESETS[name].skill_options(SkillOptions()) == SkillOptions()
     assert PRESETS["best"].vanilla.hyperparameters(BUDGET) == PAPER
-
-
-def test_best_observes_what_table_2_has_and_more_where_it_is_asked_for() -> None:
-    asked = {"paper": PRESETS["paper"], "best": PRESETS["best"]}
-    asked["extended"] = preset_with(PRESETS["best"], {"observations": "extended"})
-    for name in SKILL_NAMES:
-        columns = {
-            how: set(make_skill(name, preset.skill_options(SkillOptions())).observation.columns)
-            for how, preset in asked.items()
-        }
-        assert columns["best"] == columns["paper"]
-        assert columns["extended"] > columns["paper"]
 
 
 def test_single_options_are_changed_by_name_and_the_others_stay() -> None:
@@ -89,9 +71,3 @@ def test_a_wrong_option_is_refused_by_name(name: str, wrong: list[Any]) -> None:
     for value in wrong:
         with pytest.raises(SoulsGraphError, match=name):
             preset_with(PRESETS["fast"], {name: value})
-
-
-def test_what_a_stage_cannot_have_is_refused() -> None:
-    for wrong in ({"budget": 0}, {"budget": 2.0}, {"capacity": 10**8 + 1}):
-        with pytest.raises(SoulsGraphError, match=next(iter(wrong))):
-            DQNHyperparameters(**{"budget": 100, "capacity": 10, **wrong})

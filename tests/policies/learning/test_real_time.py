@@ -94,13 +94,6 @@ def test_doubtful_transitions_never_reach_the_learner(doubtful):
     assert "frozen" in note
 
 
-def test_what_a_reset_puts_in_doubt_never_reaches_the_learner_either():
-    chunks, _ = played(2 * CAMERA.horizon, {}, [EpisodeLostError("keys were dead", 8)])
-    assert np.sum(column(chunks, "episodes") == 1) == CAMERA.horizon - 8
-    (note,) = notes(chunks)
-    assert "keys were dead" in note
-
-
 def test_lost_episodes_are_counted_by_their_reason_without_its_numbers_and_are_no_episodes():
     reasons = ["the boss reads 7.1 m away from 0.10 s before", "the boss reads -12 m away from 3.5 s before", "gone"]
     losses = {10 + place: EpisodeLostError(reason) for place, reason in enumerate(reasons)}
@@ -176,14 +169,6 @@ def test_a_defect_in_the_thread_reaches_the_caller_and_new_networks_do_not_hide_
             until(lambda: all(one.name != "real-time sampling" for one in threading.enumerate()), "the thread's end")
 
 
-def test_an_opened_game_that_cannot_be_played_is_closed():
-    sampler, game = make_sampler()
-    sampler.receive = None
-    with closing(threaded(sampler)) as sampling, pytest.raises(TypeError):
-        play(sampling, 1)
-    assert game.closed
-
-
 def last_fight(sampling):
     """Play one fight, and return all that is to be learned from it."""
     sampling.finish_fight()
@@ -205,13 +190,6 @@ def test_the_last_fight_is_returned_to_its_end_but_for_what_the_reset_puts_in_do
     assert set(episodes) == {1}
     assert (sampling.finished, sampling.lost.total()) == (CAMERA.horizon, doubtful)
     assert game.steps <= CAMERA.horizon + 1
-
-
-def test_no_fight_follows_a_last_one_that_was_lost():
-    sampler, game = make_sampler({50: EpisodeLostError("frozen", 8)})
-    chunks = last_fight(threaded(sampler, plays=False))
-    assert len(column(chunks, "episodes")) == 50 - 8
-    assert game.resets == 1
 
 
 def test_a_last_fight_is_over_where_the_game_cannot_be_opened_or_reset(monkeypatch):
@@ -249,14 +227,6 @@ def test_a_game_that_cannot_be_opened_is_told_of_and_tried_again(monkeypatch):
     assert opened.decisions["camera"] > 900
     sampling.close()
     assert not chunks[-1].failure
-
-
-def test_a_runner_that_was_given_no_networks_opens_no_game_and_can_be_closed():
-    opened = []
-    sampling = RealTimeSampling(opened.append, make_sampler()[0])
-    assert sampling.sample(64, 0.1) is None
-    sampling.close()
-    assert not opened
 
 
 def test_closing_does_not_wait_for_a_game_that_loads():

@@ -68,13 +68,6 @@ def test_observations_are_normalised_by_todays_statistics_and_clipped() -> None:
     assert abs(batch.observations).max() == np.float32(1.2)
 
 
-def test_every_kept_transition_is_drawn_about_equally_often() -> None:
-    buffer = _buffer(10)
-    buffer.add(_numbered(0, 10))
-    drawn = _sampled(buffer, 20_000, 2).rewards.astype(int)
-    assert abs(np.bincount(drawn, minlength=10) - 2000).max() < 250
-
-
 def _chain(rewards: list[float], ends: dict[int, bool], lanes: int = 1) -> Transitions:
     """Decisions of lanes in turn that observe their count; an end is a termination or a truncation."""
     count = len(rewards)

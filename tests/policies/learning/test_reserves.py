@@ -108,23 +108,6 @@ def test_a_sample_of_own_transitions_is_kept_elsewhere_bit_for_bit(options: dict
     np.testing.assert_array_equal(again.ticks, np.where(by_ticks & ~again.terminated, expected, 1))
 
 
-def test_every_own_transition_is_sampled_about_equally_often() -> None:
-    replay = make_replay()
-    replay.add(transitions(60, 5, rewards=np.arange(60)))
-    random = np.random.default_rng(8)
-    counts = sum(np.bincount(replay.reserve(15, random).rewards.astype(int), minlength=60) for _ in range(500))
-    # 125 each, with a deviation of 9.7; one seed in 9,000 has one of 60 beyond five of them.
-    assert abs(counts - 125).max() < 49
-
-
-def test_shares_that_fill_the_batch_leave_no_own_transition() -> None:
-    replay = make_replay()
-    for place in range(10):
-        replay.keep(transitions(3, place, rewards=5.0), 0.1)
-    replay.add(transitions(20, 3, rewards=6.0))
-    assert set(sampled(replay, 5_000).rewards) == {5.0}
-
-
 @pytest.mark.parametrize("options", METHODS)
 def test_a_restored_replay_goes_on_as_the_one_that_was_saved(options: dict[str, Any]) -> None:
     one, other, plain = (make_replay(**options) for _ in range(3))

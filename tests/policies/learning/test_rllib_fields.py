@@ -123,30 +123,20 @@ def test_a_parameter_holds_for_every_module_and_an_override_for_one() -> None:
     [
         # What the learner cannot learn by.
         ("training", {"lr": -1.0}),
-        ("training", {"n_step": (1, 3)}),
-        ("training", {"epsilon": [(5, 1.0), (10, 0.5)]}),
         ("training", {"tau": 0.01}),
-        ("training", {"budget": 0}),
-        ("training", {"dueling": True}),
         ("training", {"replay_buffer_config": {"type": "ReplayBuffer"}}),
         ("training", {"replay_buffer_config": {"type": "EpisodeReplayBuffer", "capacity": 9, "alpha": 0.5}}),
         ("training", {"replay_buffer_config": {"seed": 3}}),
-        ("training", {"replay_buffer_config": {"type": "PrioritizedEpisodeReplayBuffer"}}),
         ("training", {"training_intensity": None}),
-        ("training", {"train_batch_size": 64}),
-        ("training", {"num_epochs": 3}),
         ("rl_module", {"model_config": {"fcnet_activation": "tanh"}}),
         ("rl_module", {"model_config": None}),
         ("rl_module", {"algorithm_config_overrides_per_module": {"nobody": {"lr": 1.0}}}),
         # What nothing goes by.
-        ("env_runners", {"batch_mode": "complete_episodes"}),
         ("learners", {"num_learners": 2}),
         ("learners", {"learner_class": str}),
-        ("evaluation", {"evaluation_duration": 0}),
         ("evaluation", {"evaluation_interval": 1}),
         ("evaluation", {"evaluation_config": {"lr": 1.0}}),
         ("reporting", {"min_sample_timesteps_per_iteration": 0}),
-        ("reporting", {"metrics_num_episodes_for_smoothing": True}),
         ("callbacks", {"on_episode_step": print}),
     ],
 )
@@ -160,14 +150,7 @@ def test_a_value_that_nothing_can_go_by_is_refused_by_its_field(method: str, fie
     [
         (lambda: configured().callbacks(type("Own", (RLlibCallback,), {"on_episode_step": print})), "on_episode_step"),
         (lambda: configured().update_from_dict({"learning_rate": 0.1}), "learning_rate"),
-        (lambda: configured().update_from_dict({"budget": 2.5}), "budget"),
         (lambda: configured().rl_module(algorithm_config_overrides_per_module={"dodge": {"seed": 2}}), "seed"),
-        (
-            lambda: configured().multi_agent(
-                algorithm_config_overrides_per_module={"dodge": {"replay_buffer_config": {"capacity": 9}}}
-            ),
-            "replay_buffer_config",
-        ),
         (SkillDQNConfig, "stage"),
         # What the simulator cannot play.
         (lambda: in_the_simulator(scenari="iudex-phase1"), "scenari"),
@@ -204,14 +187,6 @@ def test_exploring_can_be_turned_off_and_what_tune_puts_in_is_read_when_it_is_th
     with pytest.raises(SoulsGraphError, match="lr"):
         config.hyperparameters_of("heal_attack")
     assert config.update_from_dict({"lr": 1e-3}).hyperparameters_of("heal_attack") == replace(NUMBERS, lr=1e-3)
-
-
-def test_no_folder_for_logs_that_nobody_writes_is_left_in_the_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ray.tune.trainable.trainable.DEFAULT_STORAGE_PATH", str(tmp_path / "ray_results"))
-    built(configured()).stop()
-    assert not list(tmp_path.iterdir())
 
 
 class Recording(RLlibCallback):
@@ -255,12 +230,6 @@ def test_results_hold_rllibs_figures_of_episodes_and_callbacks_are_called(tmp_pa
     stage.save_checkpoint(str(tmp_path))
     stage.load_checkpoint(str(tmp_path))
     assert Recording.seen[-1] == "loaded"
-
-
-def test_before_an_episode_ended_a_schedulers_figure_is_there_and_no_number() -> None:
-    shown = built(in_the_simulator().reporting(min_sample_timesteps_per_iteration=1)).train()["env_runners"]
-    assert np.isnan(shown["episode_return_mean"])
-    assert shown["num_episodes"] == 0
 
 
 def test_evaluating_plays_the_same_greedy_fights_and_changes_no_training() -> None:

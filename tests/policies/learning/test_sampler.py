@@ -9,7 +9,7 @@ import pytest
 
 from fakes.stages import assert_same
 from soulsgraph_envs.combat.loop import Combat, Horizon
-from soulsgraph_envs.combat.rollout import Episodes, Rollout
+from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.games.opening import make_game
@@ -133,21 +133,6 @@ def test_a_resumed_sampler_continues_bit_for_bit(trained):
         assert_same(vars(one.episodes[name]), vars(other.episodes[name]))
 
 
-def test_long_samples_hold_what_short_ones_do_and_episodes_count_what_transitions_add_up_to():
-    short, long = make_sampler("dodge"), make_sampler("dodge")
-    parts, whole = [short.sample(1) for _ in range(600)], long.sample(600)
-    joined = Transitions.join([part.transitions["dodge"] for part in parts])
-    assert_same(vars(whole.transitions["dodge"]), vars(joined))
-    assert_same(vars(whole.episodes["dodge"]), vars(Episodes.join([part.episodes["dodge"] for part in parts])))
-    ends, start = [i for i, part in enumerate(parts) if len(part.episodes["dodge"])], 0
-    assert len(ends) > 2
-    for end in ends:
-        episode = parts[end].episodes["dodge"]
-        assert episode.lengths[0] == end + 1 - start
-        assert episode.returns[0] == pytest.approx(joined.rewards[start : end + 1].sum(), abs=1e-3)
-        start = end + 1
-
-
 def test_transitions_of_a_lane_and_episode_follow_each_other():
     transitions = make_sampler("dodge", lanes=3, first_lane=6).sample(1000).transitions["dodge"]
     assert set(transitions.lanes.tolist()) == {6, 7, 8}
@@ -193,17 +178,3 @@ def test_a_sampler_says_so_when_no_fight_lasts_to_a_decision(monkeypatch):
     monkeypatch.setattr(Combat, "ended", np.ones(2, np.bool_))
     with pytest.raises(GameError, match="heal_attack"):
         make_sampler("heal_attack", lanes=2).sample(64)
-
-
-def test_the_first_of_many_samplers_draws_from_the_streams_that_always_were_its():
-    def random(sampler):
-        return sampler._collecting[0].draw.random.random(3)
-
-    seed = 2**63 + 5
-    expected, again = np.random.default_rng([seed, 1, 0]).random(3), make_sampler("dodge", lanes=2, seed=seed)
-    np.testing.assert_array_equal(random(again), expected)
-    again.begin_streams(0)
-    np.testing.assert_array_equal(random(again), expected)
-    again.begin_streams(1)
-    assert (random(again) != expected).all()
-    assert again.get_state()["episodes"].min() > 10**6

@@ -31,13 +31,6 @@ def state():
     return {COMPONENT_RL_MODULE: weights, NUM_MODULE_STEPS_SAMPLED_LIFETIME: {"lock_on": 500}}
 
 
-def test_the_drivers_own_runner_opens_no_game_beside_remote_ones(state):
-    runner = make_runner(0)
-    runner.set_state(state)
-    with pytest.raises(AttributeError):
-        runner.sample()
-
-
 def test_a_restarted_runner_plays_nothing_until_it_has_every_skills_weights(state):
     runner = make_runner(1)
     weights = state[COMPONENT_RL_MODULE]
@@ -60,13 +53,6 @@ def test_newer_weights_are_played_and_those_that_do_not_fit_are_refused(state):
     assert_same(runner.played_weights("lock_on"), newer)
     other.set_state(state | {COMPONENT_RL_MODULE: state[COMPONENT_RL_MODULE] | {"lock_on": newer}})
     assert_same(other.played_weights("camera"), runner.played_weights("camera"))
-
-
-def test_a_runner_explores_by_the_decisions_that_were_received(state):
-    runner = make_runner(1)
-    runner.set_state(state)
-    runner.sample()
-    assert runner.decisions == {"lock_on": 500}
 
 
 def test_two_skills_of_one_module_share_weights_replay_and_normaliser():
