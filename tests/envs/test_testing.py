@@ -1,21 +1,17 @@
-"""The contract test passes sound drivers and finds broken ones; the check of agents finds those that learn nothing."""
+"""The contract test passes sound drivers and finds broken ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 
-import gymnasium
 import numpy as np
 import pytest
 
 from fakes.games import FakeGame
-from fakes.paid_actions import check_agent_learns
 from soulsgraph_envs.core.game import Game
-from soulsgraph_envs.core.state import Control, Raw, RawValues
+from soulsgraph_envs.core.state import Raw, RawValues
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.testing import check_game, sample_controls
+from soulsgraph_envs.testing import check_game
 
 
 @pytest.mark.parametrize(("game", "lanes"), [(Simulator, 4), (Simulator, 1), (FakeGame, 4)])
@@ -92,26 +88,3 @@ class Random(Spoilt):
 def test_contract_finds_a_broken_driver(game: type[Simulator], promise: str) -> None:
     with pytest.raises(AssertionError, match=promise):
         check_game(game)
-
-
-def test_sampled_controls_are_valid_and_various() -> None:
-    controls = sample_controls(4, 200)
-    assert controls.shape == (200, 4)
-    union = np.bitwise_or.reduce(controls, axis=None)
-    assert union == sum(Control)
-
-
-@dataclass
-class Indifferent:
-    """An agent that ignores its rewards."""
-
-    choose: Callable[[], int]
-
-    def predict(self, observation: object) -> tuple[int, None]:
-        return self.choose(), None
-
-
-@pytest.mark.parametrize("choose", [lambda: 0, lambda: 1, partial(np.random.default_rng(0).integers, 2)])
-def test_an_agent_that_learned_nothing_is_found_out(choose: Callable[[], int]) -> None:
-    with pytest.raises(AssertionError, match="34 of 40"):
-        check_agent_learns(lambda: gymnasium.make("CartPole-v1"), lambda env: Indifferent(choose))

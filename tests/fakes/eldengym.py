@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.compat.eldengym.world import Answer, World, done
-from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.game import Picture
 
 _LEVELS = {
@@ -23,11 +23,7 @@ _PLACES = {f"{who}{frame}Pos{axis}": 0.0 for who in ("Hero", "Npc") for frame in
 
 
 class FakeWorld(World):
-    """A `World` whose attributes stay as they are set; `asked` keeps every call that changes something.
-
-    Raises:
-        GameError: for a call before `begin` or after `close`.
-    """
+    """A `World` whose attributes stay as they are set; `asked` keeps every call that changes something."""
 
     simulated = True
     attributes: Mapping[str, str] = dict.fromkeys(_LEVELS, "int") | dict.fromkeys(_PLACES, "float")
@@ -36,11 +32,9 @@ class FakeWorld(World):
         self.values = {**_LEVELS, **_PLACES}
         self.asked: list[tuple[object, ...]] = []
         self._size = frame_size
-        self._open: bool | None = None
 
     def begin(self, seed: int) -> None:
         """Record the seed."""
-        self._open = True
         self.asked.append(("begin", seed))
 
     def input_key_tap(self, keys: Sequence[str], hold_ms: int = 50, delay_ms: int = 0) -> Answer:
@@ -65,7 +59,6 @@ class FakeWorld(World):
 
     def read(self, names: Sequence[str]) -> dict[str, float]:
         """Return the values as set."""
-        self._demand_open()
         for name in names:
             if name not in self.values:
                 raise UnknownNameError("attribute of the fake world", name, self.values)
@@ -79,21 +72,14 @@ class FakeWorld(World):
 
     def get_frame(self) -> Picture:
         """Return a picture as bright as the boss has HP."""
-        self._demand_open()
         return np.full((*self._size, 3), int(255 * self.values["NpcHp"] / self.values["NpcMaxHp"]), np.uint8)
 
     def close(self) -> None:
-        """Close the world."""
-        self._open = False
+        """Do nothing."""
 
     def _ask(self, *call: object) -> Answer:
-        self._demand_open()
         self.asked.append(call)
         return done("recorded")
-
-    def _demand_open(self) -> None:
-        if not self._open:
-            raise GameError("the caller of the fake world: expected begin before and close after, found another order.")
 
 
 def faked(env: Any) -> FakeWorld:

@@ -62,15 +62,6 @@ def test_a_decision_occupies_the_ticks_of_appendix_c(skill, action, ticks):
     assert ticks_until_due(combat, skill, actions) == ticks
 
 
-def test_drinking_without_a_flask_occupies_five_ticks():
-    combat = make_combat(scenario=replace(PHASE_1, flasks=0))
-    begin(combat)
-    wait_for_decision(combat, HEAL_ATTACK)
-    drink = idle_in(combat)
-    drink[0, HEAL_ATTACK] = 1
-    assert ticks_until_due(combat, HEAL_ATTACK, drink) == 5
-
-
 def test_skills_begin_at_random_phases_of_their_clocks():
     combat = make_combat(lanes=200)
     begin(combat)

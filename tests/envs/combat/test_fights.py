@@ -24,8 +24,6 @@ from soulsgraph_envs.combat.scripted import (
 )
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.testing import check_game
 
 PHASE_1, PHASE_2 = load_scenario("iudex-phase1"), load_scenario("iudex-phase2")
 
@@ -106,8 +104,3 @@ def test_vordt_begins_and_is_won_as_far_from_his_rage_and_margit_has_the_publish
     vordt, (start, end) = load_boss("vordt"), load_scenario("vordt").boss_hp
     assert start - vordt.enraged.below_hp_ratio * vordt.hp_max == vordt.enraged.below_hp_ratio * vordt.hp_max - end > 0
     assert load_boss("margit").hp_max == load_scenario("margit").boss_hp[0] == 4174.0
-
-
-@pytest.mark.parametrize("scenario", ["vordt", "margit"])
-def test_the_simulator_keeps_the_game_contract(scenario: str) -> None:
-    check_game(Simulator, load_scenario(scenario))

@@ -89,17 +89,6 @@ def test_the_log_holds_the_decisions_that_ended_tick_after_tick():
     np.testing.assert_allclose(rollout.sums, sums, rtol=1e-5, atol=1e-6)
 
 
-def test_a_log_without_room_is_refused_before_anything_is_lost():
-    rollout = drawn_rollout(600)
-    while not rollout.log_is_full:
-        rollout.advance()
-    ticks, logged = rollout.ticks, rollout.logged
-    with pytest.raises(AssertionError):
-        rollout.advance()
-    assert rollout.ticks == ticks
-    assert len(rollout.collect().lanes) == logged
-
-
 def test_kept_decisions_are_those_of_the_episodes_whatever_the_lanes_and_losses():
     players = make_player({}, lanes=4), make_player({}), make_player({30: EpisodeLostError("frozen")})
     whole, alone, lossy = (player.play(SEEDS, keep_decisions=True) for player in players)

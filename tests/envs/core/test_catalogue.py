@@ -6,13 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from soulsgraph_envs.core import scenario as catalogue
-from soulsgraph_envs.core.config import Where, validate
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.scenario import RunSpeed, load_boss, load_player, load_scenario, scenario_names
+from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, scenario_names
 
 DATA = Path(catalogue.__file__).parents[1] / "data"
 PHASES = ("iudex-phase1", "iudex-phase2")
@@ -68,26 +65,19 @@ def test_phases_share_the_ids_of_shared_moves_and_count_without_gaps() -> None:
 #: What is changed in a file of a kind, by a regular expression, and the key by which it is refused.
 SPOILT = {
     "scenarios/iudex-phase1": [
-        (r"^flasks = 1", "", "flasks"),
-        (r"^flasks = 1", "flask = 1", "flask"),
-        (r"^flasks = 1", "flasks = true", "flasks"),
         (r"^boss_hp = .*", "boss_hp = [622.0, 1037.0]", "boss_hp"),
         (r"^boss_hp = .*", "boss_hp = [2000.0, 1037.0]", "boss_hp"),
         (r"^boss = .*", 'boss = "gundyr"', "gundyr"),
-        (r"^player = .*", "", "player"),
         (r"^\[starts\.long\]", "[starts.far]", "starts"),
         (r"^distance_m = \[3\.0, 12\.5\]", "distance_m = [3.0, 40.0]", "starts.scattered.distance_m"),
         (r"^distance_m = \[3\.0, 12\.5\]", "distance_m = [9.0, 5.0]", "starts.scattered.distance_m"),
         (r"^distance_m = \[3\.0, 12\.5\]", "distance_m = [0.1, 5.0]", "starts.scattered.distance_m"),
         (r"^flasks = 1", "flasks = 1\nboss_hp_full = 1.0", "boss_hp_full"),
         (r"^flasks = 1", 'flasks = 1\nstart = "near"', "start"),
-        (r"^name = .*", "name = ", "iudex-phase1.toml"),
     ],
     "scenarios/iudex-full": [
         (r'^boss = "iudex-phase2"', 'boss = "vordt"', "transition.boss"),
-        (r'^boss = "iudex-phase2"', "", "transition.boss"),
         (r"id = 20", "id = 14", "transition.animation.id"),
-        (r"^below_hp_ratio = .*", "below_hp_ratio = 1.5", "transition.below_hp_ratio"),
     ],
     "bosses/iudex-phase1": [
         (r"time_s = \[0\.6, 0\.75\]", "time_s = [0.75, 0.6]", "moves[0].windows[0].time_s"),
@@ -104,8 +94,6 @@ SPOILT = {
         (r"tracks_s = 1\.05", "tracks_s = 1.2", "moves[5].runs_through"),
         (r"lunge_m_s = 10\.0", "lunge_m_s = 0.0", "moves[5].runs_through"),
         (r"every_s = 0\.2", "every_s = 0.02", "moves[0].windows[0].every_s"),
-        (r"^below_hp_ratio = .*", "below_hp_ratio = 50", "enraged.below_hp_ratio"),
-        (r"^threshold = .*", "threshold = 0", "status.threshold"),
     ],
     "players/knight": [
         (r"hit_s = 0\.37", "hit_s = 5.0", "animations.light_1.hit_s"),
@@ -148,20 +136,3 @@ def test_transition_may_name_a_boss_beside_it(tmp_path: Path) -> None:
     transition = load_scenario(path).transition
     assert transition is not None
     assert load_boss(transition.boss).name == "Another"
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-)
-
-
-@settings(max_examples=30)
-@given(values=st.fixed_dictionaries({"speed_m_s": json_values, "locked_factor": json_values}) | json_values)
-def test_reader_accepts_what_is_in_range_and_tells_everything_else(values: object) -> None:
-    try:
-        run = validate(RunSpeed, values, Where("any"))
-    except DataError:
-        return
-    assert 0 <= run.speed_m_s <= 50
-    assert 0 <= run.locked_factor <= 1

@@ -53,11 +53,6 @@ def test_one_reader_reads_toml_and_json_alike(tmp_path: Path) -> None:
             load(SkillOptions, Where(tmp_path / f"options.{ending}"))
 
 
-def test_lists_are_replaced_whole(tmp_path: Path) -> None:
-    at = written(tmp_path, calm='based_on = "iudex-phase1"\nname = "Calm"\n[aggression]\nwait_s = [8.0, 9.0]')
-    assert load_boss(at("calm")).aggression.wait_s == (8.0, 9.0)
-
-
 def test_an_added_move_comes_behind_the_others_and_a_listed_one_in_their_place(tmp_path: Path) -> None:
     shipped = load_boss("iudex-phase1")
     window = "{ time_s = [0.8, 0.95], reach_m = 2.0, half_arc_rad = 3.2, damage = 110.0 }"
@@ -98,21 +93,16 @@ _MINE = 'based_on = "knight"\nname = "x"\n'
     ("text", "named"),
     [
         ('based_on = "knight"', r"mine\.toml: name"),
-        ("based_on = 3", r"mine\.toml: based_on"),
         ('based_on = "mine.toml"\nname = "x"', r"based_on.* mine -> mine"),
         ('based_on = "other.toml"\nname = "x"', r"based_on.* mine -> other -> mine"),
         ('based_on = "nowhere.toml"\nname = "x"', r"based_on.*nowhere\.toml"),
-        ('based_on = "knigth"\nname = "x"', "knigth"),
         ('based_on = "broken.toml"\nname = "x"', r"broken\.toml: estus_heal"),
         (f"{_MINE}[camera]\nyaw_rad = 1.0", r"mine\.toml: camera\.yaw_rad"),
-        (f"{_MINE}heal = 1", r"mine\.toml: heal"),
         (f"{_MINE}scaled = 2", r"mine\.toml: scaled"),
-        (f"{_MINE}[scaled]\ncamera = 2", r"scaled\.camera"),
         (f"{_MINE}added = 2", r"mine\.toml: added"),
         (f"{_MINE}[added]\nname = [2]", r"added\.name"),
         (f"{_MINE}[scaled.camera]\nyaw = 2", r"scaled\.camera\.yaw"),
         (f"{_MINE}[scaled]\nname = 2", r"scaled\.name"),
-        (f"{_MINE}[scaled]\nestus_heal = true", r"scaled\.estus_heal"),
         (f"{_MINE}[scaled]\nestus_heal = 1e9", r"mine\.toml: estus_heal"),
         ('name = "x"\n[scaled]\nestus_heal = 2', r"mine\.toml: scaled"),
     ],
@@ -163,13 +153,13 @@ class Values:
 
 
 WRONG: dict[str, Sequence[object]] = {
-    "whole": [0, 10, 1.5, True, "1", None, 2**70, math.nan],
-    "text": [1, None],
-    "flag": [0, 1, "yes", None],
-    "kind": ["neither", 1],
-    "ends": [(1.0,), (1.0, 2.0, 3.0), 1.0, (1.0, math.inf), (1.0, "2"), (True, 1.0)],
-    "several": [(), (1.5,), 1],
-    "maybe": ["", 1.5],
+    "whole": [0, 1.5, True, "1", None],
+    "text": [1],
+    "flag": [1],
+    "kind": ["neither"],
+    "ends": [(1.0,), (1.0, math.inf), (True, 1.0)],
+    "several": [()],
+    "maybe": [""],
 }
 
 
@@ -179,13 +169,6 @@ def test_a_value_of_another_type_or_range_is_refused_in_a_file_and_from_python(n
         validate(Values, {name: value}, Where("values.toml"))
     with pytest.raises(DataError, match=name):
         check_fields(replace(Values(), **{name: value}))  # type: ignore[arg-type]
-
-
-def test_what_python_made_is_checked_to_its_innermost_field() -> None:
-    check_fields(Values(inner=Inner(1), by_name={"a": Inner()}))
-    for wrong in (Values(inner=Inner(2.0)), Values(by_name={"a": Inner("x")}), Values(inner={"share": 1.0})):  # type: ignore[arg-type]
-        with pytest.raises(DataError):
-            check_fields(wrong)
 
 
 def test_all_errors_of_a_file_come_at_once_each_with_its_place(tmp_path: Path) -> None:

@@ -48,13 +48,6 @@ def test_the_own_group_limits_and_those_around_it(tmp_path: Path, limited: str) 
     assert usable_processors(tmp_path) == min(2, _affine())
 
 
-def test_a_container_is_limited_by_the_part_of_the_tree_that_it_sees(tmp_path: Path) -> None:
-    files = {"sys/fs/cgroup/memory.max": MIB, "sys/fs/cgroup/memory.current": 2 * MIB}
-    memory = usable_memory(_tree(tmp_path, "/../..", files | {"sys/fs/cgroup/cpu.max": "20000 100000"}))
-    assert (memory.limit, memory.available) == (MIB, 0)
-    assert usable_processors(tmp_path) == 1
-
-
 def test_blas_computes_on_one_thread_from_then_on() -> None:
     code = (
         "import numpy, threadpoolctl; from soulsgraph_envs.core.machine import compute_on_one_thread\n"

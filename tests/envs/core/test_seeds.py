@@ -33,9 +33,3 @@ def test_paths_and_seeds_give_different_streams_and_equal_ones_the_same():
     seeds = {int(derive_seeds(seed, *path)[0]) for seed in range(20) for path in ((), (0,), (1,), (0, 1), (1, 0))}
     assert len(seeds) == 100
     assert derive_seeds(3, 4, 5) == derive_seeds(3, 4, 5)
-
-
-def test_episode_seeds_are_the_streams_derived_along_lane_and_episode():
-    several = derive_seeds(9, np.arange(8), np.full(8, 2))
-    assert several[5] == derive_seeds(9, 5, 2)[0]
-    assert len(set(several.tolist())) == 8

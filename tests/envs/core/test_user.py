@@ -51,13 +51,6 @@ def test_others_libraries_find_a_private_folder_in_place_of_a_home(monkeypatch, 
     assert getpass.getuser()
 
 
-def test_a_home_and_a_name_stay(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USER", "ada")
-    stand_in_for_home()
-    assert (os.environ["HOME"], os.environ["USER"]) == (str(tmp_path), "ada")
-
-
 def test_a_temporary_folder_that_others_can_write_or_made_is_not_taken(temporary):
     folder = private_temporary_folder("some")
     assert folder is not None

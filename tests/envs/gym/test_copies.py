@@ -74,13 +74,6 @@ def test_a_copy_goes_on_as_its_original_and_neither_moves_the_other(name):
 
 
 @pytest.mark.parametrize("copied", COPIES)
-def test_an_environment_without_a_first_reset_is_copied_too(copied):
-    original = SkillVectorEnv(2, "dodge")
-    one = COPIES[copied](original)
-    np.testing.assert_equal(one.reset(seed=4), original.reset(seed=4))
-
-
-@pytest.mark.parametrize("copied", COPIES)
 def test_a_running_game_is_not_copied(copied):
     with pytest.raises(GameError, match="running game"):
         COPIES[copied](FakeTable().game)

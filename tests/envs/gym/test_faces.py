@@ -31,15 +31,6 @@ def test_rllibs_context_holds_the_keywords_and_tells_workers_and_environments_ap
         SkillGraphEnv(EnvContext({"skils": ["camera"]}, worker_index=1))
 
 
-def test_one_seed_starts_a_stream_of_its_own_in_every_lane():
-    vector = SkillVectorEnv(3)
-    first, _ = vector.reset(seed=8)
-    for lane, observation in enumerate(first):
-        vector.rollout.begin_deciding(np.array([lane]), derive_seeds(8, lane, 0))
-        assert np.array_equal(vector.rollout.observations[lane], observation)
-    assert len(np.unique(first, axis=0)) == 3
-
-
 def test_reward_terms_add_up_and_the_end_is_told():
     env = SkillEnv("dodge")
     env.reset(seed=1)
@@ -51,20 +42,6 @@ def test_reward_terms_add_up_and_the_end_is_told():
     assert terminated
     assert info["died"]
     assert not info["won"]
-
-
-def test_skills_act_only_on_ticks_at_which_they_are_due():
-    env = SkillGraphEnv()
-    observations, _ = env.reset(seed=3)
-    dodged = []
-    for tick in range(200):
-        actions = dict.fromkeys(observations, 0)
-        dodged += [tick] if "dodge" in actions else []
-        observations, _, terminated, truncated, _ = env.step(actions)
-        if terminated["__all__"] or truncated["__all__"]:
-            break
-    assert len(dodged) > 5
-    assert {*np.diff(dodged)} == {5}
 
 
 #: A boss that is upon the player before the skill's first decision, in most of its fights.

@@ -6,7 +6,6 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from soulsgraph_envs.core.errors import ResetNeededError, SeedError, SoulsGraphError
-from soulsgraph_envs.gym.continual_env import ContinualVectorEnv
 from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 
 LANES = 3
@@ -152,13 +151,6 @@ def test_make_vec_limits_the_steps_of_lanes_as_of_single_environments(name):
     for wrong in (0, -1, 1.5, True, "10"):
         with pytest.raises(SoulsGraphError, match="max_episode_steps"):
             gymnasium.make_vec(f"soulsgraph/{name}-v0", LANES, max_episode_steps=wrong)
-
-
-def test_lanes_that_were_never_made_are_closed_already():
-    for kind in (SkillVectorEnv, ContinualVectorEnv):
-        with pytest.raises(SoulsGraphError, match="nonsense"):
-            kind(nonsense=1)
-        kind.__new__(kind).close()
 
 
 def test_make_vec_wraps_single_environments_or_makes_lanes():

@@ -10,9 +10,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenGymEnv
-from soulsgraph_envs.core.errors import ActionError, ResetNeededError, SeedError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import ActionError, ResetNeededError, SeedError, SoulsGraphError
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -81,8 +80,8 @@ def test_eldengyms_keys_take_one_bit_each(make: Any) -> None:
 @pytest.mark.parametrize(
     "actions",
     [
-        *([0, 1, -1], [0, 1, 3], [0, 1], [0, 1, 2, 0], [[0, 1, 2]], None, [0.0, 1.0, 2.0], [True, False, True]),
-        *([0, [1], 2], [0, 10**30, 1], np.array([0, 1, 2**64 - 1], np.uint64), np.zeros(3, object)),
+        *([0, 1, -1], [0, 1, 3], [0, 1], [[0, 1, 2]], None, [0.0, 1.0, 2.0], [True, False, True], [0, [1], 2]),
+        *([0, 10**30, 1], np.array([0, 1, 2**64 - 1], np.uint64)),
     ],
     ids=str,
 )
@@ -90,43 +89,19 @@ def test_the_vector_face_takes_one_integer_a_lane(actions: Any) -> None:
     env = SkillVectorEnv(3, "heal_attack")
     observations, _ = env.reset(seed=5)
     ticks = env.rollout.combat.ticks.copy()
-    with pytest.raises(ActionError, match="heal_attack"):
+    with pytest.raises(gymnasium.error.InvalidAction, match="heal_attack"):
         env.step(actions)
     assert np.array_equal(env.rollout.observations, observations)
     assert np.array_equal(env.rollout.combat.ticks, ticks)
 
 
-@pytest.mark.parametrize("options", [{"reset_maks": np.ones(3, np.bool_)}, {1: 2}])
-def test_options_of_a_reset_that_there_are_not_are_refused(options: Any) -> None:
-    envs = SkillVectorEnv(3)
-    envs.reset(seed=0)
-    with pytest.raises(UnknownNameError, match="option"):
-        envs.reset(options=options)
-    envs.step(np.zeros(3, np.int64))
-
-
-def test_an_action_error_names_the_lane_and_is_gymnasiums() -> None:
-    env = SkillVectorEnv(3, "dodge")
-    env.reset(seed=5)
-    with pytest.raises(gymnasium.error.InvalidAction, match="environment 2"):
-        env.step(np.array([0, 1, 7]))
-
-
-@pytest.mark.parametrize("kind", [np.int8, np.uint64, np.array, lambda a: np.array(a, ">i4")])
-def test_every_kind_of_integer_is_an_action(kind: Any) -> None:
-    env, other = SkillEnv("heal_attack"), SkillEnv("heal_attack")
-    for each in (env, other):
-        each.reset(seed=1)
-    np.testing.assert_equal(env.step(kind(2)), other.step(2))
-
-
 class Stray:
     """A controller that plays an action which does not exist."""
 
-    def begin(self, lanes: Any, seeds: Any) -> None:
+    def begin(self, lanes, seeds):
         """Do nothing."""
 
-    def act(self, combat: Combat, actions: Actions) -> None:
+    def act(self, combat, actions):
         """Play far beyond the last action of the camera."""
         actions[:, 0] = 10**7
 
@@ -167,26 +142,22 @@ def idle(env: Any) -> Any:
 @pytest.mark.parametrize("make", OWN.values(), ids=OWN)
 def test_a_step_needs_an_open_episode(make: Any) -> None:
     env = make()
-    with pytest.raises(ResetNeededError):
-        env.step(idle(env))
-    env.reset(seed=0)
-    env.step(idle(env))
-    env.close()
     with pytest.raises(gymnasium.error.ResetNeeded):
         env.step(idle(env))
-
-
-@pytest.mark.parametrize("make", [lambda: SkillEnv("dodge"), SkillGraphEnv], ids=["skill", "graph"])
-def test_an_episode_that_is_over_is_not_stepped(make: Any) -> None:
-    env = make()
     env.reset(seed=0)
-    ended = False
+    # Lanes begin anew by themselves.
+    ended = isinstance(env, SkillVectorEnv)
     while not ended:
         _, _, *ends, _ = env.step(idle(env))
         ended = any(one["__all__"] if isinstance(one, dict) else one for one in ends)
+    if not isinstance(env, SkillVectorEnv):
+        with pytest.raises(ResetNeededError):
+            env.step(idle(env))
+    env.reset()
+    env.step(idle(env))
+    env.close()
     with pytest.raises(ResetNeededError):
         env.step(idle(env))
-    env.reset()
 
 
 @pytest.mark.parametrize("make", OWN.values(), ids=OWN)

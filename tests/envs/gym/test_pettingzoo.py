@@ -51,16 +51,6 @@ def test_it_plays_the_fights_of_rllibs_face_within_its_spaces_and_so_does_a_pick
     assert ended > 0
 
 
-def test_wrappers_draw_from_the_generator_that_a_seed_restarts():
-    env = SkillGraphParallelEnv()
-    drawn = []
-    for _ in range(2):
-        _, infos = env.reset(seed=3)
-        drawn.append(env.unwrapped.np_random.integers(1_000_000))
-    assert drawn[0] == drawn[1]
-    assert all(isinstance(value, np.ndarray) for info in infos.values() for value in info.values())
-
-
 def test_what_is_wrong_is_refused_and_a_picture_is_drawn():
     with pytest.raises(SoulsGraphError, match="human"):
         SkillGraphParallelEnv(render_mode="human")

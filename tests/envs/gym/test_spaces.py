@@ -14,7 +14,6 @@ from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Column
-from soulsgraph_envs.gym.continual_env import ContinualEnv
 from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions
 from soulsgraph_envs.skills.columns import UNITS, column_limits
@@ -82,13 +81,6 @@ def test_the_spec_names_the_skills_horizon_unless_another_limit_is_asked_for(id)
     gymnasium.wrappers.TimeAwareObservation(gymnasium.make(id))
 
 
-def test_an_id_plays_its_skill_alone_and_in_lanes():
-    for skill, id in IDS.items():
-        one, many = gymnasium.make(id), gymnasium.make_vec(id, 2)
-        assert one.unwrapped.rollout.skill.name == many.unwrapped.rollout.skill.name == skill
-        assert one.observation_space == many.single_observation_space
-
-
 _ONE_HOT = SkillOptions(animations="one_hot", observations="extended", hp_window=False)
 
 
@@ -113,13 +105,6 @@ def test_the_bounds_are_those_of_the_scenario():
     assert {column: high[column] for column in known} == known
     assert low[Column.BOSS_Y] == 581.0
     assert column_limits(load_scenario("vordt"))[1][Column.DISTANCE] == 32.0
-
-
-def test_what_info_holds_has_a_numpy_type():
-    envs = [SkillEnv(skill) for skill in SKILLS] + [ContinualEnv(task_identity="one-hot")]
-    for env in envs:
-        for _, info in random_play(env, 3):
-            assert all(isinstance(value, np.generic | np.ndarray) for value in info.values())
 
 
 def test_info_has_the_same_keys_at_reset_and_at_every_step():

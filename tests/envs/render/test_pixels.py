@@ -13,7 +13,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE, Column
 from soulsgraph_envs.gym.continual_env import ContinualEnv
-from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
+from soulsgraph_envs.gym.skill_env import SkillEnv
 from soulsgraph_envs.render import palette
 from soulsgraph_envs.render.pixels import FIELD, PIXEL_M, PLAYER_AT, SIZE, PixelTables
 
@@ -51,23 +51,6 @@ def test_the_boss_is_where_the_state_has_it_with_the_camera_up(turned, bearing, 
     assert hypot(found[0] - expected[0], found[1] - expected[1]) < 2.0
 
 
-def test_a_boss_out_of_sight_is_at_the_border_on_the_line_to_it():
-    x, y = SCENARIO.arena.centre_m
-    picture = TABLES.draw(state(BOSS_X=x + 20.0, BOSS_Y=y))[0]
-    found = places_of(picture, palette.BOSS)
-    assert found == pytest.approx((SIZE - 3, PLAYER_AT[1]), abs=1.0)
-
-
-@settings(max_examples=25)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_any_state_is_drawn_and_equal_states_make_equal_pictures(seed):
-    random = np.random.default_rng(seed)
-    rows = random.uniform(-40.0, 40.0, (3, STATE_SIZE)).astype(np.float32)
-    pictures = TABLES.draw(rows)
-    assert pictures.shape == (3, SIZE, SIZE, 3)
-    np.testing.assert_array_equal(TABLES.draw(rows[1:2].copy())[0], pictures[1])
-
-
 def test_a_blow_brightens_as_it_comes_and_changes_colour_as_it_falls():
     boss = load_boss(SCENARIO.boss)
     move = max(boss.moves, key=lambda move: move.windows[0].reach_m)
@@ -97,16 +80,6 @@ def test_an_id_shows_pictures_in_its_space(kind, channels):
     env = gymnasium.make("soulsgraph/Dodge-v0", observation=kind)
     assert env.observation_space == gymnasium.spaces.Box(0, 255, (SIZE, SIZE, channels), np.uint8)
     check_env(env.unwrapped, skip_render_check=True)
-
-
-def test_lanes_show_what_single_environments_show():
-    many, singles = SkillVectorEnv(2, "dodge", observation="pixels"), [SkillEnv(observation="pixels") for _ in range(2)]
-    seen, _ = many.reset(seed=[4, 5])
-    for lane, env in enumerate(singles):
-        np.testing.assert_array_equal(env.reset(seed=4 + lane)[0], seen[lane])
-    seen = many.step(np.array([0, 1]))[0]
-    for lane, env in enumerate(singles):
-        np.testing.assert_array_equal(env.step(lane)[0], seen[lane])
 
 
 def test_a_sequence_shows_pictures_of_every_task_but_of_no_unknown_kind():

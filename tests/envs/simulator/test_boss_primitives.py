@@ -47,13 +47,6 @@ def lane(sim: Simulator, field: str) -> float:
 class TestStatus:
     burst = floor(BOSS.status.burst_hp_ratio * HP + 0.5)
 
-    def test_it_decays_to_nothing(self) -> None:
-        sim = fight(build_up=6.0)
-        wait(sim, 60)
-        assert lane(sim, "build_up") == pytest.approx(6.0 - BOSS.status.decay_per_s)
-        wait(sim, 120)
-        assert lane(sim, "build_up") == 0.0
-
     @pytest.mark.parametrize(("before", "bursts"), [(-0.1, False), (0.0, True), (30.0, True)])
     def test_it_bursts_at_the_threshold_and_begins_again(self, before: float, bursts: bool) -> None:
         decayed, added = BOSS.status.decay_per_s / 60, window("frost breath").build_up
@@ -65,35 +58,22 @@ class TestStatus:
         assert lane(sim, "build_up") == pytest.approx(0.0 if bursts else BOSS.status.threshold + before)
         assert (lane(sim, "slowed_frames") == frames(BOSS.status.slowed_s)) == bursts
 
-    def test_a_burst_can_kill_but_not_below_zero(self) -> None:
-        sim = about("frost breath", boss_y=CENTRE[1] - 4.0, build_up=BOSS.status.threshold, player_hp=20.0)
-        assert wait(sim, 1)[0, 0, Raw.PLAYER_HP] == 0.0
-
-    def test_stamina_comes_back_slowly_for_its_time_only(self) -> None:
-        factor, rate = BOSS.status.regeneration_factor, PLAYER.body.regeneration_per_s / 60
-        sim = fight(stamina=1.0, slowed_frames=30, slowed_factor=factor)
-        stamina = wait(sim, 60)[:, 0, Raw.STAMINA]
-        assert stamina[29] == pytest.approx(1.0 + 30 * rate * factor)
-        assert stamina[59] == pytest.approx(stamina[29] + 30 * rate)
-
 
 class TestEnraged:
     switch_hp = BOSS.enraged.below_hp_ratio * BOSS.hp_max
 
-    @pytest.mark.parametrize("rages", [False, True])
-    def test_moves_are_weighted_by_the_mood(self, rages: bool) -> None:
+    def test_moves_are_weighted_by_the_mood(self) -> None:
         lanes, distance_m = 6000, 6.0
-        sim = fight(lanes, boss_hp=self.switch_hp - rages, wait=0, boss_y=CENTRE[1] - distance_m)
+        sim = fight(lanes, boss_hp=self.switch_hp - 1.0, wait=0, boss_y=CENTRE[1] - distance_m)
         shown = wait(sim, 1)[0, :, Raw.BOSS_ANIMATION]
         weights = {
-            m.id: m.weight if not rages or m.enraged_weight < 0 else m.enraged_weight
+            m.id: m.weight if m.enraged_weight < 0 else m.enraged_weight
             for m in BOSS.moves
             if m.distance_m[0] <= distance_m <= m.distance_m[1]
         }
-        total = sum(weights.values())
-        assert set(shown) == {key for key, weight in weights.items() if weight > 0}
         for key, weight in weights.items():
-            assert (shown == key).mean() == pytest.approx(weight / total, abs=0.03)  # 4.5 standard errors
+            share = weight / sum(weights.values())
+            assert (shown == key).mean() == pytest.approx(share, abs=0.03)  # 4.5 standard errors
 
     def test_it_hits_harder_below_the_share_and_not_at_it(self) -> None:
         lost = {}

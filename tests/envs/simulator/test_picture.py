@@ -14,11 +14,8 @@ from hypothesis import strategies as st
 from fakes.simulator import move_of, open_fight, opens_at, press
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.state import Control, Raw
-from soulsgraph_envs.render import palette
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.simulator.layout import PlayerPose
-from soulsgraph_envs.simulator.render import panel_width, render
-from soulsgraph_envs.simulator.scene import WHOLE, between
+from soulsgraph_envs.simulator.scene import between
 
 SCENARIO, BOSS = load_scenario("iudex-full"), load_boss("iudex-phase1")
 Y = SCENARIO.arena.centre_m[1]
@@ -37,21 +34,6 @@ def at_window(title: str, offset: int, **fields: object) -> Simulator:
     """Return a fight whose boss is in a move, frames away from its first window."""
     placed = {"boss_heading": 0.0, "boss_y": Y + 5.0, "locked": 0}
     return fight(move=move_of(BOSS, title), move_frame=opens_at(BOSS, title) + offset, **placed, **fields)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
-def test_a_bars_length_is_its_value_and_the_bosss_within_what_the_fight_is_about(share: float) -> None:
-    sim = open_fight(load_scenario("iudex-phase1"))
-    raw, (end, begin) = sim.scene().raw, sim.scene().hp_windows[1]
-    assert 0.0 < end < begin == 1.0
-    player_hp, boss_hp = share * raw[Raw.PLAYER_HP_MAX], (end + share * (begin - end)) * raw[Raw.BOSS_HP_MAX]
-    sim.override(0, player_hp=player_hp, stamina=share * raw[Raw.STAMINA_MAX], boss_hp=boss_hp)
-    picture = render(replace(sim.scene(), banner="", hp_windows=(WHOLE[0], (end, begin))), SIZE)
-    unit, width = SIZE[0] // 40, SIZE[1] - panel_width(SIZE)
-    long, across = round(0.38 * width), width - 2 * (width // 6)
-    bars = ((unit, palette.HP, long), (3 * unit, palette.STAMINA, long), (SIZE[0] - 2 * unit, palette.HP, across))
-    for row, colour, full in bars:
-        assert (picture[row, :width] == colour).all(-1).sum() == pytest.approx(share * full, abs=2)
 
 
 quiet = cache(lambda: fight().scene())
@@ -102,11 +84,3 @@ def test_the_ends_of_a_fight_are_written_across_it_but_not_in_a_training_scenari
     ground.reset(np.zeros(1, np.int64), replace(SCENARIO, refill=True), np.zeros(1, np.uint64))
     ground.override(0, player_hp=0.0)
     assert ground.scene().banner == ""
-
-
-def test_who_does_what_is_named() -> None:
-    scene = at_window("delayed sweep", -20, animation=int(PlayerPose.ESTUS)).scene()
-    assert (scene.boss.name, scene.player.name) == ("delayed sweep", "drinks")
-    assert scene.until_hit_s == pytest.approx(19 / 60)
-    near = fight(boss_y=Y - 3.0, wait=600).scene()
-    assert (near.boss.name, near.boss_name) == ("waits", "Iudex Gundyr")

@@ -63,17 +63,6 @@ def test_a_simulator_continues_from_saved_state_or_another_one_bit_for_bit(follo
     assert again[0].tobytes() == again[1].tobytes()
 
 
-def test_a_state_saved_before_a_field_existed_continues_as_with_0_in_it() -> None:
-    sim, other = Simulator(2), Simulator(2)
-    play(sim, PHASE_1, derive_seeds(np.arange(2), 1), sample_controls(2, 20))
-    saved = sim.get_state()
-    del saved["fights"]["relock_frames"]
-    other.set_state(saved)
-    assert other.get_state()["fights"]["relock_frames"].tolist() == [0, 0]
-    controls = sample_controls(2, 20)
-    assert [sim.step(tick).tobytes() for tick in controls] == [other.step(tick).tobytes() for tick in controls]
-
-
 def test_standing_lanes_keep_every_bit_and_their_random_stream() -> None:
     seeds, controls = derive_seeds(np.arange(3), 1), sample_controls(3, 100)
     straight = play(Simulator(3), PHASE_1, seeds, controls)

@@ -72,15 +72,6 @@ class TestOverride:
         assert (course[:, [Raw.PLAYER_HP, Raw.BOSS_HP]] == [454.0, 1037.0]).all()
         assert PLAYER.animations.stagger.id in course[:, Raw.PLAYER_ANIMATION]
 
-    def test_flags_last_until_the_lanes_next_reset(self) -> None:
-        sim = open_fight(SCENARIO)
-        flags = dict.fromkeys(("no_attack", "no_move", "no_damage"), 1)
-        sim.override(0, **flags)
-        press(sim, Control.NONE, 5)
-        assert flags.items() <= sim.values(0).items()
-        sim.reset(np.arange(1), SCENARIO, np.zeros(1, np.uint64))
-        assert dict.fromkeys(flags, 0).items() <= sim.values(0).items()
-
 
 _TWO, _SEEDS = np.arange(2), np.zeros(2, np.uint64)
 
@@ -91,15 +82,11 @@ _TWO, _SEEDS = np.arange(2), np.zeros(2, np.uint64)
         (lambda _: Simulator(1, tick_s=0.07), GameError, "tick"),
         (lambda _: Simulator(2).step(np.zeros(2, np.uint32)), GameError, "reset"),
         (lambda sim: sim.reset(np.array([2]), SCENARIO, _SEEDS[:1]), GameError, r"\b1\b.*2"),
-        (lambda sim: sim.reset(np.array([-1]), SCENARIO, _SEEDS[:1]), GameError, r"\b1\b.*-1"),
         (lambda sim: sim.reset(_TWO[:1], SCENARIO, _SEEDS), GameError, "seed"),
         (lambda sim: sim.step(np.zeros(2, np.int64)), GameError, "controls"),
         (lambda sim: sim.step(np.zeros(2, np.uint32), np.ones(3, np.bool_)), GameError, "active"),
         (lambda sim: sim.step(np.array([0, 1 << 17], np.uint32)), GameError, "lane 1"),
-        (lambda sim: sim.override(2), GameError, "lane"),
         (lambda sim: sim.animation_names(2), GameError, "lane"),
-        (lambda sim: sim.values(-1), GameError, "lane"),
-        (lambda sim: sim.render(2), GameError, "lane"),
         (lambda sim: sim.play_on(0, load_scenario("margit")), GameError, "margit"),
     ],
 )
@@ -133,12 +120,6 @@ def test_animations_are_called_as_in_the_game() -> None:
     sim = open_fight(SCENARIO, move=move("fast sweep"))
     press(sim, Control.NONE)
     assert sim.animation_names(0) == AnimationNames("Idle", "Attack3005", 3005)
-
-
-def test_phase_is_0_in_a_lane_never_reset() -> None:
-    sim = Simulator(2)
-    sim.reset(np.array([1]), load_scenario("iudex-phase2"), np.zeros(1, np.uint64))
-    assert sim.phases().tolist() == [0, 2]
 
 
 def test_one_frame_ticks_are_the_fight_of_longer_ones() -> None:

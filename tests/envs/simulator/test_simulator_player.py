@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -51,16 +50,6 @@ class TestPlayer:
         assert hits.tolist() == [40 * i + moment for i, moment in enumerate(moments)]
         damage = -np.diff(course[:, Raw.BOSS_HP], prepend=1037.0)[hits]
         assert ((damage >= 30) & (damage <= 50)).all()
-
-
-class TestHurt:
-    def test_refill_makes_both_whole_and_leaves_stamina(self) -> None:
-        practice = replace(SCENARIO, refill=True)
-        sim = open_fight(practice, boss_y=CENTRE[1] - 2.0, move=move("spin"), move_frame=60, stamina=20.0)
-        raw = press(sim, Control.NONE)[0, 0]
-        assert raw[Raw.PLAYER_HP] == 454
-        assert raw[Raw.PLAYER_ANIMATION] == ACTIONS.stagger.id
-        assert raw[Raw.STAMINA] < 25
 
 
 class TestCamera:

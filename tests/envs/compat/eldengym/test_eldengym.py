@@ -257,11 +257,3 @@ def test_the_class_of_the_original_is_built_as_there(tmp_path: Any) -> None:
     keys.write_text('{"keybinds": {"W": "go"}}')
     with pytest.raises(DataError, match="actions"):
         make_attributes(keybinds_filepath=keys)
-
-
-def test_points_of_the_weapon_art_are_observed() -> None:
-    env = make_attributes(memory_attributes=["HeroFp", "HeroMaxFp"], actions=["skill"])
-    observation, _ = env.reset(seed=0)
-    assert observation["HeroFp"] == observation["HeroMaxFp"] > 0
-    observation, *_ = env.step(np.array([1]))
-    assert observation["HeroFp"] < observation["HeroMaxFp"]

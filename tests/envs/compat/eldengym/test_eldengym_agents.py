@@ -11,17 +11,12 @@ from typing import Any
 import gymnasium
 import pytest
 
-from fakes.paid_actions import PredictingAgent, check_agent_learns
 from soulsgraph_envs import eldengym
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning"),
     pytest.mark.filterwarnings("ignore:.*WARN.*:UserWarning"),
 ]
-
-
-def make(**options: Any) -> gymnasium.Env[Any, Any]:
-    return gymnasium.make("EldenGym-v0", scenario_name="margit", driver="simulator", **options)
 
 
 def test_importing_it_loads_no_learning_library_and_no_client() -> None:
@@ -37,30 +32,8 @@ def test_importing_it_loads_no_learning_library_and_no_client() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{"observation_mode": "rgb"}, {}, {"action_mode": "multi_binary"}])
 def test_stable_baselines_accepts_it(options: dict[str, Any]) -> None:
-    pytest.importorskip("stable_baselines3.common.env_checker").check_env(make(**options))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pictures", [True, False])
-def test_stable_baselines_learns_what_pays(pictures: bool) -> None:
-    stable_baselines3 = pytest.importorskip("stable_baselines3")
-    shared: dict[str, Any] = {"seed": 0, "gamma": 0.0, "learning_rate": 3e-3, "device": "cpu"}
-
-    def make_env() -> gymnasium.Env[Any, Any]:
-        if pictures:
-            return make(observation_mode="rgb", frame_size=(36, 36))
-        return eldengym.make("Margit-v0", driver="simulator", number_shape=(1,))
-
-    def learn(env: gymnasium.Env[Any, Any]) -> PredictingAgent:
-        if pictures:
-            options = {"buffer_size": 500, "learning_starts": 16, "exploration_fraction": 0.5}
-            agent = stable_baselines3.DQN("CnnPolicy", env, **options, **shared)
-        else:
-            agent = stable_baselines3.PPO("MultiInputPolicy", env, n_steps=64, **shared)
-        learned: PredictingAgent = agent.learn(256)
-        return learned
-
-    check_agent_learns(make_env, learn)
+    env = gymnasium.make("EldenGym-v0", scenario_name="margit", driver="simulator", **options)
+    pytest.importorskip("stable_baselines3.common.env_checker").check_env(env)
 
 
 def test_the_originals_names_are_imported_from_here() -> None:

@@ -38,11 +38,6 @@ def test_rewards_have_the_published_weights(reward: Any, change: dict[str, float
     assert reward.is_done({}, after) == (0.0 in change.values())
 
 
-def test_a_score_that_the_info_lacks_is_an_error_and_not_a_reward_of_zero() -> None:
-    with pytest.raises(KeyError, match="runes"):
-        ScoreDeltaReward("runes").calculate({}, BEFORE, BEFORE)
-
-
 class ForeignReward:
     """A reward of a third party."""
 

@@ -70,12 +70,3 @@ def test_what_is_written_into_the_fight_is_read_back() -> None:
     world.teleport(place[0] + 2.0, place[1] - 1.0, place[2])
     assert (world.player_hp, world.target_hp) == (100, 500)
     assert world.global_player_coords[:2] == pytest.approx((place[0] + 2.0, place[1] - 1.0))
-
-
-def test_a_player_who_only_stands_is_beaten_in_the_end() -> None:
-    env, terminated = make(observation_mode="rgb", frame_size=(9, 16)), False
-    env.reset(seed=0)
-    while not terminated:
-        _, reward, terminated, _, info = env.step(0)
-    assert info["player_hp"] == 0
-    assert reward < -100.0

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import shapely
 from gymnasium.utils.env_checker import check_env
 
 from fakes.eldengym import FakeWorld, faked
@@ -190,13 +189,6 @@ def test_a_query_measures_along_the_axes_to_the_nearest_edge(
 ) -> None:
     inside, nearest, north, south, east, west = measured
     assert arena.query(*point) == BoundaryDistances(inside, nearest, north=north, south=south, east=east, west=west)
-
-
-def test_the_arguments_of_the_original_are_taken() -> None:
-    boundary = ArenaBoundary(polygon=shapely.Polygon(SQUARE.corners), resolution=0.25, padding=5.0)
-    assert (boundary.corners == SQUARE.corners).all()
-    assert (boundary.resolution, boundary.padding) == (0.25, 5.0)
-    assert (boundary.x_min, boundary.x_max, boundary.y_min, boundary.y_max) == (-15.0, 15.0, -15.0, 15.0)
 
 
 def traced(path: Path, *points: tuple[float, float]) -> Path:

@@ -10,7 +10,7 @@ import soulsgraph_envs.compat.soulsgym as soulsgym
 from fakes.soulsgym import FakeWorld, standing
 from soulsgraph_envs import register_environments
 from soulsgraph_envs.compat.soulsgym import IudexEnv, IudexEnvDemo, IudexImgEnv, SoulsEnv, VordtEnv
-from soulsgraph_envs.compat.soulsgym.fight import NOTHING, GameStateError, LockOn, ResetError, ResetNeeded, player_table
+from soulsgraph_envs.compat.soulsgym.fight import NOTHING, LockOn, ResetError, ResetNeeded, player_table
 from soulsgraph_envs.core.errors import ActionError, DataError, EpisodeLostError
 from soulsgraph_envs.core.scenario import load_player
 from soulsgraph_envs.core.state import Control
@@ -236,15 +236,6 @@ def test_a_fight_that_cannot_begin_is_refused_by_its_reason(script, named):
     with pytest.raises(ResetError, match=named):
         IudexEnv(world=world).reset()
     assert world.begun == 3
-
-
-def test_a_lost_episode_is_an_error_and_no_transition():
-    env = scripted(standing(), EpisodeLostError("the game froze", 2), standing())
-    with pytest.raises(GameStateError, match="froze"):
-        env.step(NOTHING)
-    with pytest.raises(ResetNeeded):
-        env.step(NOTHING)
-    env.reset()
 
 
 @pytest.mark.parametrize(

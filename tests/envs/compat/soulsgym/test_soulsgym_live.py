@@ -89,18 +89,6 @@ def test_a_game_that_goes_away_ends_the_step_as_an_error_and_can_be_begun_again(
     env.step(NOTHING)
 
 
-def test_pictures_are_the_windows_own_in_the_size_asked_for():
-    link, world = running(refills=True)
-    env = IudexImgEnv(world=world, resolution=(45, 80), render_mode="rgb_array")
-    shown, _ = env.reset(seed=0)
-    assert env.observation_space.contains(shown)
-    assert shown.mean(axis=(0, 1)) == pytest.approx(link.capture().mean(axis=(0, 1)), abs=1)
-    assert env.render().shape == (360, 640, 3)
-    later = env.step(0)[0]
-    assert not np.array_equal(later, shown)
-    assert np.array_equal(env.obs, later)
-
-
 def test_a_window_that_cannot_be_photographed_ends_the_step_as_an_error():
     link, world = running(refills=True)
     env = IudexImgEnv(world=world)

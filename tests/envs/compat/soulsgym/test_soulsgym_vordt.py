@@ -7,7 +7,7 @@ import pytest
 from fakes.realtime import FakeLink, FakeTime
 from fakes.soulsgym import standing
 from soulsgraph_envs.compat.soulsgym import IudexEnv, VordtEnv
-from soulsgraph_envs.compat.soulsgym.fight import DATA, NOTHING, load_fight
+from soulsgraph_envs.compat.soulsgym.fight import DATA, NOTHING
 from soulsgraph_envs.compat.soulsgym.worlds import LiveWorld
 from soulsgraph_envs.core.scenario import load_boss
 from soulsgraph_envs.games.link import GameSettings
@@ -27,13 +27,6 @@ def test_vordts_shape_is_soulsgyms():
     assert spaces["frost_resistance"] == spaces["frost_effect"] == gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
     assert (VordtEnv.ENV_ID, VordtEnv.BONFIRE, VordtEnv.VORDT_MAX_HP) == ("vordt", "Dancer of the Boreal Valley", 1328)
     assert (VordtEnv.ARENA_LIM_LOW[:3], VordtEnv.ARENA_LIM_HIGH[:3]) == ([13, -7, -27], [42, 46, -15])
-
-
-def test_every_simulated_move_of_vordt_has_a_number_of_its_own():
-    fight, boss = load_fight("vordt"), load_boss("vordt")
-    names = [*boss.moves, *boss.animations.known().values()]
-    numbers = [fight.boss_numbers[fight.in_game(animation.name)] for animation in names]
-    assert len(set(numbers)) == len(numbers)
 
 
 def test_vordts_blows_use_up_the_share_of_the_resistance_that_is_left():
@@ -56,15 +49,6 @@ def test_vordts_reward_has_no_term_for_the_place():
     assert VordtEnv.compute_reward(far, near) == 0
     assert IudexEnv.compute_reward(far, near) != 0
     assert VordtEnv.compute_reward(near, standing(boss_hp=0.0)) == pytest.approx(1.1)
-
-
-def test_the_walls_of_vordts_hall_hold_both_fighters_on_the_simulator():
-    env = VordtEnv()
-    env.reset(seed=0)
-    env.world.game.override(0, player_x=46.0, player_y=19.5, boss_x=9.0, boss_y=19.5)
-    env.step(NOTHING)
-    assert env.game_state.player_pose[:2] == pytest.approx([42.0, 19.5], abs=0.5)
-    assert env.game_state.boss_pose[0] == 13.0
 
 
 def test_vordt_is_fought_at_his_own_place_with_his_own_numbers():
