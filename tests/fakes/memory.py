@@ -82,18 +82,16 @@ class FakePyMeow(ModuleType):
 
     Exceptions are classes made at each raise; a name finds the first process that has it as a part of
     its own; a process entry's base is another module's; every second walk over the processes fails;
-    bad sizes end the interpreter; only bytes and lists can be written. With `windows` it fails by that
-    system's error numbers, where an ended process and a page that may not be written are both access denied.
+    bad sizes end the interpreter; only bytes and lists can be written. It fails by Windows' error numbers, where an
+    ended process and a page that may not be written are both access denied.
     """
 
     NimPyException = type("NimPyException", (Exception,), {"__module__": "nimpy"})
 
-    def __init__(self, processes: Mapping[str, Sequence[FakeProcess]], windows: bool = False) -> None:
+    def __init__(self, processes: Mapping[str, Sequence[FakeProcess]]) -> None:
         super().__init__("pyMeow")
-        self._windows = windows
         self._processes = [(name, one) for name, several in processes.items() for one in several]
         self._walks = 0
-        self.forbidden = False
 
     def enum_processes(self) -> Iterator[dict[str, Any]]:
         """Walk the processes; fail every second time."""
@@ -109,11 +107,11 @@ class FakePyMeow(ModuleType):
         raise self._error("Exception", f"Process {process!r} not found")
 
     def process_running(self, process: dict[str, Any]) -> bool:
-        """Return whether a process is there; one that has ended but was not reaped is, but not on Windows."""
-        return any(one.pid == process["pid"] and not (self._windows and one.dead) for _, one in self._processes)
+        """Return whether a process has not ended."""
+        return any(one.pid == process["pid"] and not one.dead for _, one in self._processes)
 
     def close_process(self, process: dict[str, Any]) -> None:
-        """Do nothing, as on Linux."""
+        """Do nothing."""
 
     def enum_modules(self, process: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Walk the modules of a process."""
@@ -143,20 +141,13 @@ class FakePyMeow(ModuleType):
     def _span(self, what: str, process: dict[str, Any], address: int, size: int) -> memoryview:
         if not isinstance(address, int) or not 0 <= address < 2**64:
             raise TypeError("address")
-        if self.forbidden:
-            raise self._error("IOError", "Root access required!")
         one = self._of(process)
         found = None if one.dead else one.find(address, size)
         if found is None:
-            text = f"{what} [Address: {address:#x}] [Error: {self._reason(what, one)}]"
-            raise self._error("AccessViolationDefect", text)
+            denied = one.dead or what == "Write failed"
+            reason = "5 - Access is denied." if denied else "299 - Only part of the request was completed."
+            raise self._error("AccessViolationDefect", f"{what} [Address: {address:#x}] [Error: {reason}]")
         return found
-
-    def _reason(self, what: str, one: FakeProcess) -> str:
-        if not self._windows:
-            return "3 - No such process" if one.dead else "14 - Bad address"
-        denied = one.dead or what == "Write failed"
-        return "5 - Access is denied." if denied else "299 - Only part of the request was completed."
 
     def _of(self, process: dict[str, Any]) -> FakeProcess:
         return next(one for _, one in self._processes if one.pid == process["pid"])
@@ -164,14 +155,14 @@ class FakePyMeow(ModuleType):
     def _walk_within(self, process: dict[str, Any]) -> FakeProcess:
         one = self._of(process)
         if one.dead:
-            raise self._error("IOError", f"[Error: {self._reason('Walk failed', one)}]")
+            raise self._error("IOError", "[Error: 5 - Access is denied.]")
         self._walk()
         return one
 
     def _walk(self) -> None:
         self._walks += 1
         if self._walks % 2:
-            raise self._error("IOError", "cannot open: /proc/1234/comm")
+            raise self._error("IOError", "[Error: 31 - A device attached to the system is not functioning.]")
 
     def _error(self, name: str, text: str) -> Exception:
         made: type[Exception] = type(name, (self.NimPyException,), {"__module__": "nimpy"})

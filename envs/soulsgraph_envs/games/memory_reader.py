@@ -402,7 +402,7 @@ def restore_floating_point() -> None:
 _LAST_ADDRESS, _LARGEST = 2**47, 1 << 26
 #: Walking the processes fails when one of them ends meanwhile.
 _TRIES = 8
-_ACCESS_DENIED, _NO_SUCH_PROCESS = 5, 3
+_ACCESS_DENIED = 5
 _ERROR_NUMBER = re.compile(r"\[Error: (\d+)")
 _WHERE = "install the archive of github.com/qb-0/pyMeow/releases with pip"
 _ADMINISTRATOR = "run this program as administrator, like the game"
@@ -516,11 +516,9 @@ class PymeowReader(Reader):
     def _call(self, call: Callable[[], _T], address: int) -> _T:
         try:
             return call()
-        except self._pymeow.NimPyException as error:
-            if _error_number(error) == _NO_SUCH_PROCESS or not self.running():
+        except self._pymeow.NimPyException:
+            if not self.running():
                 raise ProcessGoneError(self.pid) from None
-            if "access required" in str(error):
-                raise NoPermissionError(self.pid, _ADMINISTRATOR) from None
             # Windows denies access to an ended process and to a page, but never rights that opening has granted.
             raise BadAddressError(address) from None
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph_envs.games.cycle_timer import RECENT_TICKS, Clock, CycleTimer, DurationSpread, PhaseClock
+from soulsgraph_envs.games.cycle_timer import Clock, CycleTimer, PhaseClock
 
 
 class Time:
@@ -89,12 +89,6 @@ def test_the_end_of_a_coarse_sleep_is_spun() -> None:
     assert asked[0] < 0.098
 
 
-@pytest.mark.parametrize(("count", "p50", "p99"), [(1, 1, 1), (100, 50, 99), (200, 100, 198)])
-def test_percentiles_are_ticks_that_happened(count: int, p50: int, p99: int) -> None:
-    spread = DurationSpread.of([number / 1000 for number in range(1, count + 1)])
-    assert (spread.p50_ms, spread.p99_ms, spread.max_ms) == pytest.approx((p50, p99, count))
-
-
 def test_phases_inside_another_do_not_count_twice_and_the_one_under_way_counts() -> None:
     now = [0.0]
     clock = PhaseClock(lambda: now[0])
@@ -109,16 +103,3 @@ def test_phases_inside_another_do_not_count_twice_and_the_one_under_way_counts()
     with clock.phase("inner"):
         now[0] += 5.0
     assert clock.seconds == {"outer": 3.0, "inner": 15.0}
-
-
-def test_recent_lateness_forgets_what_is_older_than_its_ticks() -> None:
-    clock = Time(oversleeps_s=0.05)
-    timer = make_timer(clock)
-    for _ in range(RECENT_TICKS):
-        timer.wait()
-    assert timer.recent_lateness().p50_ms == pytest.approx(50.0)
-    clock.oversleeps_s = 0.0
-    for _ in range(RECENT_TICKS):
-        timer.wait()
-    assert timer.recent_lateness().max_ms == pytest.approx(0.0, abs=1e-6)
-    assert timer.report().lateness.max_ms == pytest.approx(50.0)

@@ -9,17 +9,9 @@ import pytest
 from fakes.keys import PlainWindow
 from fakes.memory import FakeProcess, FakeReader
 from fakes.siphon import FakeSiphon, serving
-from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.games import doctor
-from soulsgraph_envs.games.doctor import (
-    Check,
-    Checks,
-    MemoryExamination,
-    SiphonExamination,
-    Status,
-    examine,
-    implausible,
-)
+from soulsgraph_envs.games.doctor import Check, MemoryExamination, SiphonExamination, Status, examine, implausible
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.memory_reader import Module
 from soulsgraph_envs.games.siphon_attributes import load_attributes
@@ -78,17 +70,6 @@ def small_game(hp: int = 400, online: int = 0, boss: int = HEAP + 0x100) -> Fake
     struct.pack_into("<Q", image, 0x800, HEAP)
     memory = {BASE: bytes(image), HEAP: bytes(heap)}
     return FakeReader(FakeProcess(memory, [Module("small.exe", BASE, len(image))], PID))
-
-
-def test_a_block_that_fails_has_the_remedy_of_its_error_or_the_one_given() -> None:
-    checks = Checks("topic")
-    with checks.failing("one", "given"):
-        raise GameError("expected a, found b; do c.")
-    with checks.failing("two", "given"):
-        raise GameError("expected one of a; found b")
-    with checks.failing("three", "given"):
-        checks.ok("three", "fine")
-    assert [(check.status, check.remedy) for check in checks.made] == [("fail", "do c."), ("fail", "given"), ("ok", "")]
 
 
 KEY_CHECKS = ("key device", "key bindings", "key round trip")
@@ -162,16 +143,6 @@ def test_a_value_that_cannot_be_is_said() -> None:
     assert implausible("boss_hp", {"boss_hp": 500.0, "boss_hp_max": 400.0})
     assert implausible("boss_name", {"boss_name": ""})
     assert not implausible("boss_hp", {"boss_hp": 400.0, "boss_hp_max": 400.0})
-
-
-def test_a_slow_reading_and_an_offline_mode_that_cannot_be_read_are_warned_of(
-    settings: GameSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(doctor, "_MOST_READ_MS", 0.0)
-    file = Path(settings.map)
-    file.write_text("\n".join(line for line in MAP.splitlines() if not line.startswith("online")))
-    found = statuses(examined(settings, small_game()))
-    assert (found["time of a reading"], found["offline mode"]) == ("warn", "warn")
 
 
 def test_a_siphon_server_is_examined_field_by_field() -> None:

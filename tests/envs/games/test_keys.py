@@ -64,14 +64,11 @@ def own_bindings(folder: Path, old: str = "", new: str = "") -> Bindings:
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
-        ("forward =", "forwards =", r"hold\.forwards"),
         ('["space"]', '["spacebar"]', r"tap\.roll\[0\]"),
         # A person may press it, a device cannot.
         ('["space"]', '["pad_a"]', r"tap\.roll\[0\]"),
         ('["space"]', '["w"]', r"tap\.roll"),
-        ('["space"]', '"space"', r"tap\.roll"),
         ("roll = [", "forward = [", r"hold\.forward"),
-        ("0.05", "50", "tap_s"),
         ("[tap]", '[also]\njump = ["f"]\n[tap]', r"also\.jump"),
     ],
 )

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -198,35 +197,6 @@ def test_windows_are_chosen_by_title_and_by_process_before_its_id_in_a_namespace
     ):
         with pytest.raises(GameError, match=named):
             choose_window(shown, title, pid)
-
-
-def test_a_window_of_another_pid_namespace_is_found_by_the_games_own_process(display: str) -> None:
-    # In a container such as Flatpak's, a program names itself by its id there.
-    code = (
-        "import os, sys; from fakes.keys import PlainWindow; "
-        "shown = PlainWindow(sys.argv[1], 'contained', pid=os.getpid()); print(os.getpid(), flush=True); "
-        "sys.stdin.read()"
-    )
-    unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
-    if os.geteuid():
-        unshare += ["--user", "--map-root-user"]
-    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], capture_output=True).returncode:
-        pytest.skip("a PID namespace cannot be made here")
-    command = [*unshare, sys.executable, "-c", code, display]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        inner = int(process.stdout.readline())
-        (outer,) = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
-        assert outer != inner
-        window = find_window("contained", outer, display)
-        window.focus()
-        assert window.focused()
-        window.close()
-        with pytest.raises(GameError, match=str(inner)):
-            find_window("contained", os.getpid(), display)
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(PATIENCE_S) == 0
 
 
 #: What a French keyboard prints on keys that an English one has otherwise, by X's number of the key.

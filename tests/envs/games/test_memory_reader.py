@@ -1,7 +1,6 @@
 """What every reader does: typed values, chains, scans; and values that do not fit."""
 
 import math
-import struct
 
 import pytest
 
@@ -20,19 +19,6 @@ def test_a_value_comes_in_one_read_of_its_own_bytes(kind, value):
     reader = FakeReader(FakeProcess({0x1000: pack(kind, value)}))
     assert reader.read_value(0x1000, kind) == value
     assert reader.reads == [(0x1000, len(pack(kind, value)))]
-
-
-def test_chain_reads_a_pointer_at_each_offset_but_the_last():
-    memory = {0x1000: struct.pack("<QQ", 0, 0x2000), 0x2000: struct.pack("<QQ", 0x3000, 0)}
-    reader = FakeReader(FakeProcess(memory))
-    assert reader.follow(0x1000, (8, 0, 0x10)) == 0x3010
-    assert reader.follow(0x1000, (0x20,)) == 0x1020
-
-
-def test_null_pointer_in_a_chain_names_its_place():
-    reader = FakeReader(FakeProcess({0x1000: bytes(16)}))
-    with pytest.raises(BadAddressError, match="0x1008"):
-        reader.follow(0x1000, (8, 0))
 
 
 def test_scan_finds_what_crosses_the_pieces_it_reads():

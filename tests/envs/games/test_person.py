@@ -82,14 +82,6 @@ def test_a_gamepads_buttons_sticks_and_triggers_are_keys(pygame: Any) -> None:
     assert _read(pygame, inputs, event(pygame.CONTROLLERDEVICEREMOVED, instance_id=0)) == [("blur", "")]
 
 
-def test_a_gamepad_means_what_its_keys_mean() -> None:
-    keyboard = Keyboard(load_bindings("play"))
-    for key in ("pad_left_stick_up", "pad_left_stick_right", "pad_b"):
-        keyboard.press(key)
-    assert keyboard.controls() == Control.FORWARD | Control.RIGHT | Control.ROLL
-    assert keyboard.controls() == Control.FORWARD | Control.RIGHT
-
-
 def test_tap_counts_once_a_press_and_a_hold_as_long_as_it_lasts() -> None:
     keyboard = Keyboard(load_bindings("dark-souls-3"))
     keyboard.press("w")

@@ -94,16 +94,6 @@ def test_a_phase_that_the_scenario_does_not_have_ends_the_episode() -> None:
     assert table.link.world.loads == 1
 
 
-def test_each_scenario_of_an_unlisted_boss_is_fought_on_its_own_ground(tmp_path: Path) -> None:
-    (tmp_path / "boss.toml").write_text('based_on = "iudex-phase1"\nname = "another"\n')
-    file = tmp_path / "fight.toml"
-    file.write_text('based_on = "iudex-phase1"\nname = "fight"\nboss = "boss.toml"\n')
-    low, table = load_scenario(file), FakeTable(scenario=str(file))
-    for height_m in (low.arena.height_m, low.arena.height_m + 2.0):
-        table.reset(replace(low, arena=replace(low.arena, height_m=height_m)))
-        assert [values["player_z"] for values in table.link.writes_log if "player_z" in values][-1] == height_m
-
-
 @pytest.mark.parametrize("at_bonfire", [True, False])
 def test_a_boss_that_was_never_met_is_woken(at_bonfire: bool) -> None:
     table = FakeTable(at_bonfire=at_bonfire, met=False)

@@ -9,7 +9,7 @@ import pytest
 
 from fakes.realtime import FakeTable
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.core.scenario import load_boss, load_scenario
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.games.episode_start import draw_start
@@ -44,26 +44,6 @@ def spent_on_reset(table: FakeTable, seed: int) -> dict[str, float]:
     before = table.game.timing().reset_s
     table.reset(seed=seed)
     return {phase: spent - before.get(phase, 0.0) for phase, spent in table.game.timing().reset_s.items()}
-
-
-def test_the_camera_is_tried_and_turned_while_the_boss_ends_its_move_or_changes_its_phase() -> None:
-    table = FakeTable()
-    table.reset()
-    moves, left_s, ticks = {move.id for move in load_boss(SCENARIO.boss).moves}, 0.0, 0
-    while left_s <= 2.0:
-        raw = table.step()[0]
-        in_a_move = int(raw[Raw.BOSS_ANIMATION]) in moves
-        left_s = in_a_move * float(raw[Raw.BOSS_ANIMATION_LENGTH_S] - raw[Raw.BOSS_ANIMATION_TIME_S])
-        ticks += 1
-        assert ticks < 600, "the boss never attacks"
-    spent = spent_on_reset(table, seed=3)
-    assert sum(spent.values()) < left_s + 0.5
-    assert spent["aim"] + spent["unlock"] < 0.1
-    table = FakeTable(scenario="iudex-full")
-    table.reset(load_scenario("iudex-phase2"), seed=3)
-    spent = table.game.timing().reset_s
-    assert spent["transition"] > 1.0
-    assert spent["aim"] + spent["unlock"] < 0.1
 
 
 def test_a_gate_that_answers_only_who_looks_at_it_is_passed() -> None:

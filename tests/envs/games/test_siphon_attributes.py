@@ -42,17 +42,6 @@ def test_each_writable_field_can_be_written_alone_and_only_those_and_lies_where_
     assert {field: len(found) for field, found in places.items()} == dict.fromkeys(file.supplies, 1)
 
 
-def test_a_file_written_for_siphon_alone_supplies_no_fields(tmp_path: Path) -> None:
-    path = tmp_path / "own.toml"
-    path.write_text(
-        '[process_info]\nname = "game.exe"\n'
-        '[attributes.Hp]\npattern = "48 8B 05 ?? ?? ?? ?? 48"\noffsets = [0x10]\ntype = "int"\n'
-    )
-    file = load_attributes(path)
-    assert file.attributes["Hp"].method == "aobscan"
-    assert not file.supplies | file.writable
-
-
 @pytest.mark.parametrize(
     ("old", "wrong", "named"),
     [

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 from soulsgraph_envs.core.config import shipped_names
-from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.games.address_map import Base, Entry, load_address_map
+from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.link import FIELDS, GameSettings, LinkError
 from soulsgraph_envs.games.memory_link import AttachedGame, attach_game
-from soulsgraph_envs.games.standin.memory import Block, Cell, Image, OwnMemory
+from soulsgraph_envs.games.standin.memory import OwnMemory
 
 GAME = "dark-souls-3-1.15.2"
 MAPS = shipped_names("address map")
@@ -92,29 +90,3 @@ def test_loading_screen_moves_the_blocks(memory: OwnMemory) -> None:
     assert game.memory.address("player_hp") != before
     # Freed memory keeps for a while what lay there: a reader must not go by old addresses.
     assert read(before, "i") == some_values()["player_hp"]
-
-
-def test_bits_of_one_byte_do_not_disturb_each_other() -> None:
-    byte = bytearray(b"\x81")
-    low, high = (Cell(Entry("", (), type="bit", bit=bit), memoryview(byte)) for bit in (2, 6))
-    low.write(1.0)
-    high.write(1.0)
-    low.write(0.0)
-    assert byte == b"\xc1"
-    byte[0] |= 0x04
-    assert (low.foreign(), high.foreign()) == (1.0, None)
-
-
-def test_pattern_whose_fixed_bytes_forbid_its_global_is_refused() -> None:
-    address_map = load_address_map(GAME)
-    # The displacement's top byte is fixed at 4, which no global this near has.
-    base = Base("48 8B 1D ?? ?? ?? 04 48 8B F9", rva=0x300000)
-    with pytest.raises(GameError, match="world"):
-        Image(replace(address_map, bases=address_map.bases | {"world": base}))
-
-
-def test_value_where_a_pointer_lies_is_refused() -> None:
-    block = Block()
-    block.below(0x10)
-    with pytest.raises(GameError, match="0x14"):
-        block.value(0x14, Entry("", (), type="u32"))
