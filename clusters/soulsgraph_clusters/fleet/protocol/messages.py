@@ -168,7 +168,7 @@ def _columns(data: bytes) -> dict[str, dict[str, Arrays]]:
     return found
 
 
-def _chunk(transitions: Mapping[str, Arrays], episodes: Mapping[str, Arrays]) -> Chunk:
+def _chunk(transitions: Mapping[str, dict[str, Any]], episodes: Mapping[str, dict[str, Any]]) -> Chunk:
     return Chunk(
         {module: Transitions(**own) for module, own in transitions.items()},
         {skill: Episodes(**own) for skill, own in episodes.items()},
