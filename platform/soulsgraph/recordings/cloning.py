@@ -5,17 +5,17 @@ Decisions are read back from the fights' controls.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import or_
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from soulsgraph.recordings.files import Recording, RecordingError, read_header, read_recording, recording_files
-from soulsgraph.recordings.format import Header
+from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.recording import Spans
 from soulsgraph.runs.lineage import finished_versions
 from soulsgraph.runs.plan import scenario_digest
@@ -104,106 +104,69 @@ def read_shown(run: RunFolder, fights: Path) -> dict[str, Demonstrations]:
     """Return what recorded fights of the run's scenario show of every skill of its graph.
 
     Raises:
-        RecordingError: if a file is damaged or no recording, of another scenario, without controls, or of agents whose
-            skills observe other values than those of another file.
+        RecordingError: if a file is damaged or no recording, of another scenario, or without controls.
     """
-    plan, scenario = run.plan, load_scenario(run.plan.scenario)
+    plan, scenario, digest = run.plan, load_scenario(run.plan.scenario), scenario_digest(run.plan.scenario)
     skills = [make_skill(name, plan.options) for name in plan.skill_graph.order]
-    digest, parts = scenario_digest(plan.scenario), dict[str, list[Demonstrations]]()
-    observed: dict[str, tuple[Path, tuple[str, ...]]] = {}
+    shown: dict[str, list[Transitions]] = {skill.name: [] for skill in skills}
+    ambiguous = Counter[str]()
     for number, path in enumerate(recording_files(fights)):
         recording = read_recording(path)
-        _check_fits(recording, plan.scenario, digest)
-        _check_alike(recording, observed)
-        fight = _Fight(state_rows(recording.raw), recording.header.result.outcome, number)
-        decisions = read_back(recording.controls[:-1], fight.rows, skills)
-        for skill, own in zip(skills, decisions.values(), strict=True):
-            shown = Demonstrations(skill.name, fight.transitions(skill, scenario, own), own.ambiguous)
-            parts.setdefault(skill.name, []).append(shown)
-    return {
-        name: Demonstrations(name, Transitions.join([one.transitions for one in of]), sum(one.ambiguous for one in of))
-        for name, of in parts.items()
-    }
+        header, rows = recording.header, state_rows(recording.raw)
+        if header.source == "fleet":
+            raise RecordingError(path, "a fight with its controls", "one of a fleet, which keeps none", "leave it out")
+        if header.scenario_digest != digest:
+            remedy = "leave it out, or clone into a run of its scenario"
+            raise RecordingError(path, f"a fight of {plan.scenario}", f"one of {header.scenario}", remedy)
+        decisions = read_back(recording.controls[:-1], rows, skills)
+        for skill in skills:
+            own = decisions[skill.name]
+            ambiguous[skill.name] += own.ambiguous
+            shown[skill.name].append(_transitions(skill, scenario, rows, own, header.result.outcome, number))
+    return {name: Demonstrations(name, Transitions.join(parts), ambiguous[name]) for name, parts in shown.items()}
+
+
+def _transitions(
+    skill: Skill, scenario: Scenario, rows: StateRows, shown: ReadBack, outcome: Outcome, number: int
+) -> Transitions:
+    """Return the decisions of a fight that came to an end, with the rewards of the skill's own training scenario."""
+    # Whether everything in a row was read, and is what a game may show.
+    known: Flags = np.all(np.abs(rows) <= _GREATEST, axis=1)
+    observed, ended = skill.observation(rows, scenario), shown.ended(rows, outcome)
+    ended = ended.where(known[ended.begins] & known[ended.ends])
+    # Where HP is filled up after every tick nobody dies or wins.
+    decisions = ended.decisions(rows, "time over" if skill.training_scenario.refill else outcome)
+    count = len(ended.actions)
+    return Transitions(
+        observations=observed[ended.begins],
+        next_observations=observed[ended.ends],
+        actions=ended.actions,
+        rewards=skill.reward.evaluate(decisions).sum(axis=1),
+        terminated=decisions.died | decisions.won,
+        ticks=ended.ends - ended.begins,
+        lanes=np.zeros(count, np.int64),
+        episodes=np.full(count, number, np.int64),
+    )
 
 
 def graph_of(fights: Path) -> str:
     """Return the name of the graph whose skills fought; the paper's where they are its own, or people fought.
 
     Raises:
-        RecordingError: if fights are of different skills, or no graph that is known, or more than one, has those.
+        RecordingError: if no graph that is known, or more than one, has the skills of all fights.
     """
-    played: dict[frozenset[str], Header] = {}
-    for path in recording_files(fights):
-        header = read_header(path)
-        if header.skills and header.source != "fleet":
-            played.setdefault(frozenset(skill.name for skill in header.skills), header)
-    if len(played) > 1:
-        kinds = " and ".join(", ".join(sorted(names)) for names in played)
-        raise RecordingError(fights, "fights of one graph's skills", f"those of {kinds}", "name the graph to clone")
-    if not played or {*played} == {frozenset(PAPER_GRAPH.order)}:
+    headers = map(read_header, recording_files(fights))
+    played = {frozenset(one.name for one in header.skills) for header in headers if header.source != "fleet"}
+    played -= {frozenset()}
+    if played <= {frozenset(PAPER_GRAPH.order)}:
         return PAPER_GRAPH.name
-    ((names, header),) = played.items()
-    fitting = [name for name in graph_names() if names == {*find_graph(name).order}]
+    fitting = [name for name in graph_names() if played == {frozenset(find_graph(name).order)}]
     if len(fitting) != 1:
-        owner = f" of the project {header.project.name}" if header.project else ""
-        known = ", ".join(fitting) or f"none of {', '.join(graph_names())}"
-        expected = f"the graph of {', '.join(skill.name for skill in header.skills)}{owner}"
-        remedy = "name the graph, and where it is a project's the project" if not fitting else "name one of them"
-        raise RecordingError(fights, expected, known, remedy)
+        kinds = " and ".join(", ".join(sorted(names)) for names in played)
+        known = f"{', '.join(fitting) or 'none'} of {', '.join(graph_names())}"
+        remedy = "name the graph, and where it is a project's the project"
+        raise RecordingError(fights, f"one graph of the skills that fought ({kinds})", known, remedy)
     return fitting[0]
-
-
-def _check_fits(recording: Recording, scenario: str, digest: str) -> None:
-    header, remedy = recording.header, "leave it out"
-    if header.source == "fleet":
-        found = "one of a fleet, which keeps none"
-        raise RecordingError(recording.path, "a fight with its controls", found, remedy)
-    if header.scenario_digest != digest:
-        remedy = f"{remedy}, or clone into a run of its scenario"
-        raise RecordingError(recording.path, f"a fight of {scenario}", f"one of {header.scenario}", remedy)
-
-
-def _check_alike(recording: Recording, observed: dict[str, tuple[Path, tuple[str, ...]]]) -> None:
-    """Refuse a fight in which a skill observed other values than in those `observed` before, by skill."""
-    for skill in recording.header.skills:
-        first, names = observed.setdefault(skill.name, (recording.path, tuple(skill.observation)))
-        if names != tuple(skill.observation):
-            expected = f"fights in which {skill.name} observes the same {len(names)} values as in {first.name}"
-            others = [name for name in (*names, *skill.observation) if (name in names) != (name in skill.observation)]
-            found = f"{len(skill.observation)} values, another {others[0] if others else 'order'} among them"
-            raise RecordingError(recording.path, expected, found, "clone from a folder of one kind of agent")
-
-
-@dataclass(frozen=True)
-class _Fight:
-    """One recorded fight: State rows (ticks + 1, 25), how it ended, and its number among those that are read."""
-
-    rows: StateRows
-    outcome: Outcome
-    number: int
-
-    @cached_property
-    def known(self) -> Flags:
-        """Whether everything in a row was read, and is what a game may show, (ticks + 1,)."""
-        return np.asarray((np.abs(self.rows) <= _GREATEST).all(axis=1))
-
-    def transitions(self, skill: Skill, scenario: Scenario, shown: ReadBack) -> Transitions:
-        """Return the decisions that came to an end, with the rewards and ends of the skill's own training scenario."""
-        observed, ended = skill.observation(self.rows, scenario), shown.ended(self.rows, self.outcome)
-        ended = ended.where(self.known[ended.begins] & self.known[ended.ends])
-        # Where HP is filled up after every tick nobody dies or wins.
-        decisions = ended.decisions(self.rows, "time over" if skill.training_scenario.refill else self.outcome)
-        count = len(ended.actions)
-        return Transitions(
-            observations=observed[ended.begins],
-            next_observations=observed[ended.ends],
-            actions=ended.actions,
-            rewards=skill.reward.evaluate(decisions).sum(axis=1),
-            terminated=decisions.died | decisions.won,
-            ticks=ended.ends - ended.begins,
-            lanes=np.zeros(count, np.int64),
-            episodes=np.full(count, self.number, np.int64),
-        )
 
 
 @dataclass(frozen=True)
@@ -239,34 +202,27 @@ def clone_fights(
 
     Raises:
         UnknownNameError: if a skill is not of the run's graph.
-        SoulsGraphError: as `read_shown` and `check_cloning`; also if no skill is named, a skill upstream of one has no
-            version, or another process writes the run.
+        SoulsGraphError: as `read_shown` and `check_cloning`; also if a skill upstream of one has no version, or another
+            process writes the run.
         WriteError: if the run folder cannot be written.
     """
     graph = run.plan.skill_graph
     for name in skills:
         if name not in graph.order:
             raise UnknownNameError("skill", name, graph.order)
-    if not skills:
-        raise SoulsGraphError(f"skills: expected one or more of {', '.join(graph.order)}, found none; name one.")
     chosen = [name for name in graph.order if name in skills]
-    _expect_upstream(run, chosen)
+    for name in chosen:
+        known = {*chosen, *(one for one in graph.order if run.begun and run.library.versions(one))}
+        if missing := [one for one in graph.upstream(name) if one not in known]:
+            raise SoulsGraphError(
+                f"{run.path}: expected {', '.join(missing)} for {name} to build on, found no version; "
+                "clone them as well, or clone into a copy of an agent of the zoo."
+            )
     shown = read_shown(run, fights)
     for name in chosen:
         check_cloning(name, len(shown[name].transitions))
     with run.locked():
         return [_cloned(run, shown[name], on_update) for name in chosen]
-
-
-def _expect_upstream(run: RunFolder, chosen: Sequence[str]) -> None:
-    """Refuse skills whose upstream is neither trained nor cloned with them."""
-    for name in chosen:
-        known = {*chosen, *(one for one in run.plan.skill_graph.order if run.begun and run.library.versions(one))}
-        if missing := [one for one in run.plan.skill_graph.upstream(name) if one not in known]:
-            raise SoulsGraphError(
-                f"{run.path}: expected {', '.join(missing)} for {name} to build on, found no version; "
-                "clone them as well, or clone into a copy of an agent of the zoo."
-            )
 
 
 def _cloned(run: RunFolder, shown: Demonstrations, on_update: Callable[[], None] | None) -> SkillClone:

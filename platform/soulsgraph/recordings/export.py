@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 from gymnasium.envs.registration import EnvSpec
 
 from soulsgraph.recordings.files import Recording, RecordingError, read_recording, recording_files
-from soulsgraph.recordings.format import PlayedSkill
+from soulsgraph.recordings.format import Header, PlayedSkill
 from soulsgraph.recordings.recording import fixed_lists
 from soulsgraph_envs import id_of
 from soulsgraph_envs.combat.rollout import Flags, Floats, Integers
@@ -25,20 +24,20 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import whole_file, whole_folder
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.skill_env import observation_space
-from soulsgraph_envs.skills import Skill, SkillOptions, make_skill
-from soulsgraph_envs.skills.paper_skills import Animations, Observations
+from soulsgraph_envs.skills import make_skill
 
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,100}-v[0-9]{1,6}")
 
 
 @dataclass(frozen=True)
 class SkillEpisode:
-    """The finished decisions of a skill in one fight, (n,) or (n, size) each.
+    """The finished decisions of a skill in one fight, (n,) or (n, size) each, and the fight's header.
 
     `terminated` is a death or a win, `truncated` the horizon or a cut; both only in the last decision.
     """
 
-    fight: str
+    header: Header
+    skill: PlayedSkill
     observations: Floats
     next_observations: Floats
     actions: Integers
@@ -49,55 +48,55 @@ class SkillEpisode:
     def __len__(self) -> int:
         return len(self.actions)
 
+    @classmethod
+    def of(cls, recording: Recording, skill: str) -> SkillEpisode:
+        """Return the finished decisions of a skill in a fight.
 
-def skill_episode(recording: Recording, skill: str) -> SkillEpisode:
-    """Return the finished decisions of a skill in a fight.
+        Raises:
+            RecordingError: if the skill took no part.
+        """
+        header = recording.header
+        played = {one.name: one for one in header.skills}
+        if skill not in played:
+            known, remedy = ", ".join(played) or "none: a person played", "choose another skill or folder"
+            raise RecordingError(recording.path, f"a fight with the skill {skill}", known, remedy)
+        begins, ends = recording.decisions(skill)
+        observed, last = recording.column(f"{skill}/observation"), np.zeros(len(begins), np.bool_)
+        last[-1:] = True
+        over = header.result.outcome in ("won", "died")
+        return cls(
+            header,
+            played[skill],
+            observations=observed[begins],
+            next_observations=observed[ends],
+            actions=recording.column(f"{skill}/action")[begins].astype(np.int64),
+            rewards=recording.column(f"{skill}/reward")[begins],
+            terminated=last & over,
+            truncated=last & (not over),
+        )
 
-    Raises:
-        RecordingError: if the skill took no part.
-    """
-    header = recording.header
-    if skill not in (known := [one.name for one in header.skills]):
-        found = ", ".join(known) or "none: a person played"
-        raise RecordingError(recording.path, f"a fight with the skill {skill}", found, "choose another skill or folder")
-    begins, ends = recording.decisions(skill)
-    observed, last = recording.column(f"{skill}/observation"), np.zeros(len(begins), np.bool_)
-    last[-1:] = True
-    over = header.result.outcome in ("won", "died")
-    return SkillEpisode(
-        fight=header.fight,
-        observations=observed[begins],
-        next_observations=observed[ends],
-        actions=recording.column(f"{skill}/action")[begins].astype(np.int64),
-        rewards=recording.column(f"{skill}/reward")[begins],
-        terminated=last & over,
-        truncated=last & (not over),
-    )
 
-
-def read_episodes(folder: Path, skill: str) -> tuple[PlayedSkill, list[SkillEpisode]]:
-    """Read the decisions of a skill in every fight of a folder, and what the skill is.
+def read_episodes(folder: Path, skill: str) -> list[SkillEpisode]:
+    """Read the decisions of a skill in every fight of a folder.
 
     Raises:
         RecordingError: if a file is damaged or no recording, a fight lacks the skill, or two fights have it otherwise.
     """
-    episodes: list[SkillEpisode] = []
-    first: PlayedSkill | None = None
-    for path in recording_files(folder):
-        recording = read_recording(path)
-        episode = skill_episode(recording, skill)
-        played = next(one for one in recording.header.skills if one.name == skill)
-        first = first or played
-        if (played.observation, played.actions) != (first.observation, first.actions):
-            expected = f"{skill} to observe and do the same in every fight"
-            raise RecordingError(
-                path, expected, "another observation or action", "keep each kind in a folder of its own"
+    episodes = [SkillEpisode.of(read_recording(path), skill) for path in recording_files(folder)]
+    for one in episodes:
+        if _names(one.skill) != _names(episodes[0].skill):
+            expected, remedy = (
+                f"{skill} to observe and do the same in every fight",
+                "keep each kind in a folder of its own",
             )
-        if len(episode):
-            episodes.append(episode)
-    if first is None or not episodes:
+            raise RecordingError(folder, expected, f"another observation or action in {one.header.fight}", remedy)
+    if not (finished := [one for one in episodes if len(one)]):
         raise RecordingError(folder, f"a finished decision of {skill}", "none", "record longer fights")
-    return first, episodes
+    return finished
+
+
+def _names(played: PlayedSkill) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return played.observation, played.actions
 
 
 def export_rllib(folder: Path, skill: str, path: Path) -> int:
@@ -112,10 +111,10 @@ def export_rllib(folder: Path, skill: str, path: Path) -> int:
     """
     if path.exists():
         raise RecordingError(path, "no file of that name", "one, which is never overwritten", "choose another name")
-    _, episodes = read_episodes(folder, skill)
+    episodes = read_episodes(folder, skill)
     table = pa.table(
         {
-            "eps_id": [episode.fight for episode in episodes for _ in range(len(episode))],
+            "eps_id": [episode.header.fight for episode in episodes for _ in range(len(episode))],
             "t": pa.array(np.concatenate([np.arange(len(episode)) for episode in episodes]), pa.int32()),
             "obs": fixed_lists(_joined(episodes, "observations")),
             "new_obs": fixed_lists(_joined(episodes, "next_observations")),
@@ -151,64 +150,40 @@ def export_minari(folder: Path, skill: str, datasets: Path, name: str) -> int:
 
     if not _DATASET.fullmatch(name):
         raise SoulsGraphError(f"name: expected letters, digits and dashes with a version, as dodge-v0, found {name!r}.")
-    played, episodes = read_episodes(folder, skill)
+    episodes = read_episodes(folder, skill)
+    header, played = episodes[0].header, episodes[0].skill
     said = f"Decisions of {skill}: observes {', '.join(played.observation)}; does {', '.join(played.actions)}."
-    scenarios = {read_recording(path).header.scenario for path in recording_files(folder)}
-    task = _skill_of(played) if scenarios <= {*shipped_names("scenario")} else None
-    spec = _environment_of(played, scenarios) if task else None
-    known = {} if spec is None else {"env_spec": spec.to_json()}
+    described = {"dataset_id": name, "minari_version": minari.__version__, "description": said}
     space = gymnasium.spaces.Box(-np.inf, np.inf, (len(played.observation),), np.float32)
-    if task is not None:
-        bounds = observation_space(task, *map(load_scenario, sorted(scenarios)))
+    scenarios, spec = sorted({one.header.scenario for one in episodes}), gymnasium.registry.get(id_of(skill))
+    if spec is not None and {*scenarios} <= {*shipped_names("scenario")}:
+        bounds = observation_space(make_skill(skill, header.options), *map(load_scenario, scenarios))
         # A real game may leave the simulator's bounds.
         seen = np.vstack([part for one in episodes for part in (one.observations, one.next_observations)])
         low, high = np.minimum(bounds.low, seen.min(axis=0)), np.maximum(bounds.high, seen.max(axis=0))
         space = gymnasium.spaces.Box(low, high, dtype=np.float32)
+        # The environment of the skill's id has what the skill observes by default, and one scenario.
+        usual = make_skill(skill)
+        if len(scenarios) == 1 and _names(PlayedSkill.of(usual, "script")) == _names(played):
+            keywords = {**spec.kwargs, "scenario": scenarios[0]}
+            own = EnvSpec(spec.id, spec.entry_point, max_episode_steps=usual.horizon, kwargs=keywords)
+            described["env_spec"] = own.to_json()
     with whole_folder(datasets / name) as temporary:
         # Its function for this takes the place from the environment alone, and warns of every author who is not named.
         storage = minari.dataset.minari_storage.MinariStorage.new(
             temporary.absolute() / "data", space, gymnasium.spaces.Discrete(len(played.actions))
         )
-        described = {"dataset_id": name, "minari_version": minari.__version__, "description": said}
-        storage.update_metadata(described | known)
-        storage.update_episodes([_buffer(minari, number, one) for number, one in enumerate(episodes)])
+        storage.update_metadata(described)
+        storage.update_episodes(
+            minari.data_collector.EpisodeBuffer(
+                id=number,
+                observations=np.vstack([one.observations, one.next_observations[-1:]]),
+                actions=one.actions,
+                rewards=list(one.rewards),
+                terminations=list(one.terminated),
+                truncations=list(one.truncated),
+                infos={},
+            )
+            for number, one in enumerate(episodes)
+        )
     return len(episodes)
-
-
-def _skill_of(played: PlayedSkill) -> Skill | None:
-    """Return the shipped skill that observes and does what a recorded one did, by a preset's options; None if none."""
-    if gymnasium.registry.get(id_of(played.name)) is None:
-        return None
-    for animations, observations in product(get_args(Animations), get_args(Observations)):
-        skill = make_skill(played.name, SkillOptions(animations=animations, observations=observations))
-        if _names(skill) == ([*played.observation], [*played.actions]):
-            return skill
-    return None
-
-
-def _environment_of(played: PlayedSkill, scenarios: set[str]) -> EnvSpec | None:
-    """Return the environment of a skill's id, by scripts upstream, in the scenario of a folder's fights.
-
-    None where the skill observes otherwise by default, and where the fights are of several scenarios.
-    """
-    spec = gymnasium.registry[id_of(played.name)]
-    if len(scenarios) > 1 or _names(make_skill(played.name)) != ([*played.observation], [*played.actions]):
-        return None
-    keywords = {**spec.kwargs, "scenario": next(iter(scenarios))}
-    return EnvSpec(spec.id, spec.entry_point, max_episode_steps=make_skill(played.name).horizon, kwargs=keywords)
-
-
-def _names(skill: Skill) -> tuple[list[str], list[str]]:
-    return [*skill.observation.names], [action.name for action in skill.actions]
-
-
-def _buffer(minari: Any, number: int, episode: SkillEpisode) -> Any:
-    return minari.data_collector.EpisodeBuffer(
-        id=number,
-        observations=np.vstack([episode.observations, episode.next_observations[-1:]]),
-        actions=episode.actions,
-        rewards=list(episode.rewards),
-        terminations=list(episode.terminated),
-        truncations=list(episode.truncated),
-        infos={},
-    )

@@ -222,7 +222,6 @@ def test_fights_that_do_not_fit_are_refused_and_nothing_is_begun(fights, tmp_pat
         (Plan(scenario="vordt"), fights, SKILL_NAMES, "vordt"),
         (Plan(), fights, ("dodge",), "camera, lock_on, movement"),
         (Plan(), fights, ("doge",), "doge"),
-        (Plan(), fights, (), "skills"),
         (Plan(), tmp_path / "none", SKILL_NAMES, "none"),
     ):
         with pytest.raises(SoulsGraphError, match=name):
@@ -256,12 +255,3 @@ def test_the_command_clones_once(printed, fights):
     assert all(one["ambiguous_ticks"] == 0 for one in found)
     assert all(0.3 < one["same"] <= 1.0 for one in found)
     assert [one["version"] for one in json.loads(printed(*words))] == [1, 1]
-
-
-def test_fights_in_which_a_skill_observes_different_values_are_refused_by_name(fights, tmp_path):
-    run, mixed = begin(tmp_path / "run"), tmp_path / "mixed"
-    agent = Fighter.of_run(copy_agent("iudex-phase1-best-0", tmp_path / "agent"), Setting(HOME, HOME))
-    record(agent, evaluation_seeds(3, 1), mixed / "agent")
-    (mixed / "oracle").symlink_to(fights)
-    with pytest.raises(SoulsGraphError, match=r"dodge.*BOSS_ANIMATION"):
-        read_shown(run, mixed)

@@ -54,7 +54,7 @@ def test_minari_reads_the_same_decisions(fights: Path, tmp_path: Path, monkeypat
     assert (env.spec.id, env.rollout.combat.scenario.name) == ("soulsgraph/HealAttack-v0", "iudex-phase1")
     assert env.observation_space == dataset.observation_space
     assert env.spec.max_episode_steps == dataset.env_spec.max_episode_steps == env.rollout.skill.horizon
-    _, episodes = read_episodes(fights, SKILL)
+    episodes = read_episodes(fights, SKILL)
     found = {episode.id: episode for episode in dataset.iterate_episodes()}
     for number, episode in enumerate(episodes):
         np.testing.assert_array_equal(found[number].observations[:-1], episode.observations)

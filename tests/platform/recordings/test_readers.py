@@ -32,7 +32,7 @@ def test_rllibs_behavioural_cloning_reads_an_export(session: None, fights: Path,
 
     path = tmp_path / f"{SKILL}.parquet"
     count = export_rllib(fights, SKILL, path)
-    played, _ = read_episodes(fights, SKILL)
+    played = read_episodes(fights, SKILL)[0].skill
     config = (
         BCConfig()
         .environment(
