@@ -34,18 +34,17 @@ _STILL_M_S = 0.15
 _CLEAR_M = 0.3
 #: A lag is clear where it leaves fewer contradictions by so many standard deviations, of counts.
 _SURE = 4.0
-#: Readings are unsteady where this share of the events contradicts every lag; a clock where this share of its steps
-#: lasts otherwise than both animations played on in it.
-_UNSTEADY, _OTHERWISE = 0.3, 0.02
+#: Readings are unsteady where their lag leaves more than this share of the contradictions of other lags, of so many at
+#: least; a clock where this share of its steps lasts otherwise than both animations played on in it.
+_UNSTEADY, _FEWEST, _OTHERWISE = 0.7, 10, 0.02
 
 
 @dataclass(frozen=True)
 class Lag:
-    """By how many rows a source is read later than the places, and whether most of `events` agree on that."""
+    """By how many rows a source is read later than the places, and whether most of its events agree on that."""
 
     rows: int
     steady: bool
-    events: int
 
 
 def align(
@@ -55,8 +54,8 @@ def align(
     lags: dict[Source, Lag] = {}
     for source in _COLUMNS:
         evidence = [_evidence(source, fight, boss, player) for fight in fights]
-        against = np.sum([one for one, _ in evidence], axis=0)
-        lags[source] = lag = _lag(against, sum(events for _, events in evidence))
+        against = np.sum(evidence, axis=0)
+        lags[source] = lag = _lag(against)
         if lag.rows:
             fights = [moved for fight in fights if len(moved := _moved(fight, source, lag.rows)) > 1]
     return fights, lags
@@ -77,20 +76,21 @@ def clock_is_right(fights: Sequence[FightRows]) -> bool:
     return wrong <= _OTHERWISE * steps
 
 
-def _lag(against: Integers, events: int) -> Lag:
+def _lag(against: Integers) -> Lag:
     """Return the lag with the fewest contradictions, 0 unless it is clear."""
     as_read, fewest = int(against[_ROWS.index(0)]), int(against.min())
     clear = as_read - fewest > _SURE * (as_read + fewest) ** 0.5
     left = fewest if clear else as_read
-    return Lag(_ROWS[int(against.argmin())] if clear else 0, left <= _UNSTEADY * events, events)
+    steady = left <= _UNSTEADY * max(float(against.mean()), _FEWEST)
+    return Lag(_ROWS[int(against.argmin())] if clear else 0, steady)
 
 
-def _evidence(source: Source, fight: FightRows, boss: BossData, player: PlayerData) -> tuple[Integers, int]:
-    """Return how many rows contradict each lag (lags,), and the number of events."""
+def _evidence(source: Source, fight: FightRows, boss: BossData, player: PlayerData) -> Integers:
+    """Return how many rows contradict each lag, (lags,)."""
     if source == "the player's HP":
         begun = np.array([blow.row for blow in blows(fight, player)], np.int64)
         fell = np.append(False, fight.hp[1:] < fight.raw[:-1, Raw.PLAYER_HP] - 0.5)
-        return np.array([int((~_shifted(fell, rows)[begun]).sum()) for rows in _ROWS]), len(begun)
+        return np.array([int((~_shifted(fell, rows)[begun]).sum()) for rows in _ROWS])
     if source == "the boss's animation":
         names, animation = boss.animations, fight.boss
         walks, stands = [names.approach.id, names.back_off.id], [names.idle.id]
@@ -109,7 +109,7 @@ def _evidence(source: Source, fight: FightRows, boss: BossData, player: PlayerDa
     for rows in _ROWS:
         walked, stood = (_both(_shifted(one, rows)) for one in (walking, standing))
         against.append(int((clear & ((walked & ~moved) | (stood & moved))).sum()))
-    return np.array(against), int((np.diff(walking.astype(np.int64)) != 0).sum())
+    return np.array(against)
 
 
 def _both(flags: Flags) -> Flags:
