@@ -20,6 +20,7 @@ import pandas as pd
 
 from calibration import page_rows
 from environment_pages import environment_pages
+from misspecified_draws import page_rows as page_rows_of_misspecified
 from soulsgraph.project import listing
 from soulsgraph.recordings.format import FIGHT_COLUMNS
 from soulsgraph.results.statistics import Interval, mean_interval
@@ -597,6 +598,10 @@ def whole_draws(_: Rows) -> Rows:
     return _cells("\n\n" + "\n".join(page_rows_of_whole(_read("calibration/whole.json")["results"])))
 
 
+def misspecified_draws(_: Rows) -> Rows:
+    return _cells("\n\n" + "\n".join(page_rows_of_misspecified(_read("calibration/misspecified.json")["results"])))
+
+
 def altered_bosses(_: Rows) -> Rows:
     rows, made = _read("fidelity/summary.json")["rows"], []
     for draw in (rows[first : first + 3] for first in range(0, len(rows), 3)):
@@ -642,7 +647,7 @@ TABLES: dict[str, Callable[[Rows], Rows]] = {
         *(outside_of_expected, one_file_agent, ablation, updates_for_a_decision),
         *(recovered_in_phase_2, adapted_jointly, chain_of_bosses),
         *(needed_skills, bosses_in_sequence, labelled_shifts, option_costs, continual_methods, continual_results),
-        *(calibrated_values, whole_draws, altered_bosses, logged_metrics, recorded_columns),
+        *(calibrated_values, whole_draws, misspecified_draws, altered_bosses, logged_metrics, recorded_columns),
     )
 }
 _MARKED = re.compile(r"(?P<above>^<!-- table: (?P<name>\w+) -->\n(?:\|.*\n){2})(?P<rows>(?:\|.*\n)*)", re.M)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,8 @@ def fitted_tables(
         comments[place] = f"{comments[place]}; {note}" if place in comments else note
     for move in fitted["moves"]:
         _repair(move)
+    waits = fitted["aggression"]
+    waits |= {name: sorted(waits[name]) for name in ("wait_s", "near_wait_s")}
     return fitted, comments
 
 
@@ -203,8 +206,11 @@ def _keys(key: str, titles: Mapping[str, int]) -> tuple[str | int, ...] | None:
     return ("moves", titles[title], *(int(part) if part.isdigit() else part for part in inside))
 
 
-#: Kinds of times of a move, and those of which a bounded estimate is nearer to the truth than the shipped value.
+#: Kinds that are times of a move.
 _TIMES = ("length", "tracking", "lunge times", "leap", "start", "end")
+#: The most that a file may have of a kind, where an estimate may be beyond it.
+_MOST = {"arc": 3.2, "chains": 1.0, "rear": 1.0, "damage spread": 1.0, "lunge": 50.0, "walk": 50.0, "back-off": 50.0}
+#: Kinds of which a bounded estimate is nearer to the truth than the shipped value.
 _ESTIMATED = ("weights", "chains", "wait low", "wait high", "start", "end", "reach", "arc", "damage")
 
 
@@ -214,7 +220,7 @@ def _as_written(value: ValueFit, shipped: BossData) -> float:
         return int(_value_in_file(value))
     times = value.kind in _TIMES and value.key.startswith("moves.")
     factor = shipped.time_factor if times else shipped.damage_factor if value.kind == "damage" else 1.0
-    return round(_value_in_file(value) / (factor or 1.0), 5)
+    return min(round(_value_in_file(value) / (factor or 1.0), 5), _MOST.get(value.kind, inf))
 
 
 def _value_in_file(value: ValueFit) -> float:

@@ -236,6 +236,7 @@ def calibrate(folder: Path, /, *, boss: str, out: Path, scenario: str | None = N
     # Imported here: a help text need not wait for it.
     from soulsgraph.calibrate.boss_file import check_free, write_fitted
     from soulsgraph.calibrate.calibration import calibrate as fit_boss
+    from soulsgraph.calibrate.prediction import DRAWS, predict, prediction_lines
     from soulsgraph.calibrate.rows import read_fights
     from soulsgraph.calibrate.values import VALUE_HEADINGS, value_cells
 
@@ -246,7 +247,12 @@ def calibrate(folder: Path, /, *, boss: str, out: Path, scenario: str | None = N
     name = scenario or fought.scenario
     found = fit_boss(fought, shipped, load_player(load_scenario(name).player))
     paths = write_fitted(out, found, boss, name, shipped)
+    screen.precompile()
+    with stage_progress("predict", DRAWS + 1, screen.display, unit="fights") as progress:
+        rates = predict(found, folder, boss, name, shipped, lambda: progress.advance(1))
+    first = [*prediction_lines(found, rates, folder), *found.notices]
     table = text_table("", VALUE_HEADINGS, [value_cells(value) for value in (*found.boss, *found.player)])
     counts = ", ".join(f"{count} {verdict}" for verdict, count in found.counts.items())
     lines = [f"{counts}: {found.fights} fights, {found.seconds / 60.0:.0f} min", f"written: {paths[0]}, {paths[1]}"]
-    screen.show(found.to_dict() | {"files": list(map(str, paths))}, *found.notices, table, *lines)
+    plain = found.to_dict() | {"files": list(map(str, paths)), "win_rates": [vars(one) for one in rates]}
+    screen.show(plain, *first, table, *lines)

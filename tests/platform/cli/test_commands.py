@@ -293,6 +293,7 @@ def test_fights_become_a_boss_and_a_scenario(told, fights):
     assert walk["shipped"] == 4.2
     assert [Path(path).name for path in found["files"]] == ["mine.toml", "mine-scenario.toml"]
     assert load_scenario(found["files"][1]).player == "knight"
+    assert all(0.0 <= one["low"] <= one["won"] <= one["high"] <= 1.0 for one in found["win_rates"])
     rate = told("evaluate", "iudex-phase1-paper-0", "--scenario", "mine-scenario.toml", "--episodes", 2)
     assert "mine-scenario" in json.dumps(rate)
 
