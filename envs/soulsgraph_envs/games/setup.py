@@ -49,10 +49,6 @@ class SetupQuestion:
     #: As `sys.platform` has them.
     systems: tuple[str, ...] = ()
 
-    def concerns(self, program: str, system: str) -> bool:
-        """Return whether it is asked for a game on a system."""
-        return (not self.games or program in self.games) and (not self.systems or system in self.systems)
-
 
 @dataclass(frozen=True)
 class ExpectedEffect:
@@ -81,7 +77,11 @@ EFFECTS = {Control[name.upper()]: effect for name, effect in _SETUP.effects.item
 
 def questions(program: str, system: str = sys.platform) -> list[SetupQuestion]:
     """Return what to ask the user of a game, by the name of its program, on a system."""
-    return [question for question in _SETUP.questions if question.concerns(program, system)]
+    return [
+        question
+        for question in _SETUP.questions
+        if program in (question.games or (program,)) and system in (question.systems or (system,))
+    ]
 
 
 def program_of(settings: GameSettings) -> str:

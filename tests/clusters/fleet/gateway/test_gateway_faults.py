@@ -97,8 +97,8 @@ def test_nothing_is_acknowledged_while_the_journal_cannot_be_written_and_all_of_
 
 
 def test_a_full_journal_acknowledges_nothing_until_it_is_pruned(open_door, columns):
-    # The tables take 45 kB.
-    room = 60_000 + 8 * len(columns)
+    # The tables take 37 kB.
+    room = 52_000 + 8 * len(columns)
     door = open_door(journal=lambda *words: FullJournal(*words, most_bytes=room))
     client = door.joined()
     for sequence in range(1, 6):
