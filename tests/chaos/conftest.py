@@ -172,7 +172,7 @@ class Arena:
         for boot, unheard_s in self.kills.items():
             if boot not in self.dropped:
                 # It may have gone on since it was last heard, at its full rate; what it then sent has arrived as well.
-                most = finished[boot] + MOST_PER_S * min(unheard_s, HEARD_WITHIN_S)
+                most = finished.get(boot, 0) + MOST_PER_S * min(unheard_s, HEARD_WITHIN_S)
                 lost.append(max(most - account.arrived(boot), 0.0) / MOST_PER_S)
         return lost
 
