@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import common
-from soulsgraph.continual.methods.learning import TaskWorld, Versions, learn
+from soulsgraph.continual.methods.learning import PlayedFights, TaskWorld, Versions, learn
 from soulsgraph.continual.methods.method import whole
 from soulsgraph.continual.selecting import Home, select
 from soulsgraph.continual.study import ContinualFolder
@@ -32,11 +32,13 @@ def bench_selection(folder: ContinualFolder, asked: Namespace) -> Iterator[dict[
     for kind in load_family(FAMILY).kinds:
         for agent, seed in enumerate(folder.plan.seeds[: asked.agents]):
             home = folder.plan.worlds(seed)[0]
-            versions = whole(read_training_state(folder.first(seed)))["versions"]
+            versions = whole(read_training_state(folder.first(seed)))["method"]["newest"]
             for shift in range(asked.shifts):
                 drawn = asked.first_shift + agent * asked.shifts + shift
                 world = replace(home, position=1, name=f"generated/{FAMILY}-{kind}/{drawn}")
-                selection = select({skill: [Home(home, versions)] for skill in versions}, world, versions)
+                selection = select(
+                    {skill: [Home(home, versions)] for skill in versions}, world, versions, PlayedFights()
+                )
                 row = {"kind": kind, "agent": seed, "shift": drawn, "skills": list(selection.skills)}
                 row |= {"decisions": selection.decisions, "reasons": dict(selection.reasons)}
                 if asked.truth and not shift:

@@ -384,14 +384,15 @@ class Run(Printed):
         if (chosen := lineage.named_skills(folder, skills)) is None:
             # Imported here: they load Ray and scipy.
             with uninterrupted():
-                from soulsgraph.continual.selecting import select_and_show
+                from soulsgraph.continual.selecting import select_for_run
                 from soulsgraph_clusters.sessions.session import check_session
 
             check_session(place.address)
             if place.games is not None:
                 load_games(Path(place.games))
             precompile_playing(console)
-            selection = select_and_show(folder, home, target, console)
+            selection = select_for_run(folder, home, target)
+            console.print("\n".join(selection.lines()), soft_wrap=True)
             chosen, decisions = selection.skills, selection.decisions
             if not chosen:
                 return Run(kept, decisions)

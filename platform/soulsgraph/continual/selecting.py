@@ -11,13 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import Any
-
-from rich.console import Console
 
 from soulsgraph.continual.consequences import BLOCK, LEAST_BLOCKS, HomeConsequences, unseen_inputs
 from soulsgraph.continual.cues import changed_cues, compare_cues
-from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, Versions, versions_digest
+from soulsgraph.continual.methods.learning import PlayedFights, SkillVersion, TaskWorld, Versions
 from soulsgraph.runs.evaluate import evaluation_seeds, load_artifacts
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.loop import Exploration, SeededDraw
@@ -33,8 +30,8 @@ MOST_DECISIONS = 8_000
 PARTS: Mapping[str, float] = {"camera": 0.1, "lock_on": 0.2, "movement": 0.15, "dodge": 0.2, "heal_attack": 0.35}
 #: A selection takes at most a budget's part of this number: a tenth.
 SELECTED_PART = 10
-#: Homes of skills of which it is kept what was played there: a few megabytes each.
-_MOST_HOMES = 16
+#: Homes of skills of which a study keeps what was played there: a few megabytes each.
+MOST_HOMES = 16
 #: Looks at a skill, at most; episodes of each skill at home; seed of all episodes.
 LOOKS, HOME_EPISODES, SELECTION_SEED = 2, 80, 4_000_000
 TICKS_PER_S = 10.0
@@ -64,11 +61,6 @@ class Selection:
     reasons: Mapping[str, str] = field(default_factory=dict)
     starts: Mapping[str, Home] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what was selected, why and at what cost as plain values for JSON."""
-        costs = {"decisions": self.decisions, "ticks": self.ticks}
-        return {"skills": list(self.skills), "reasons": dict(self.reasons), **costs}
-
     def lines(self) -> list[str]:
         """Return what was selected, why and at what cost; where nothing was, what was not looked at."""
         reasons = [f"  {skill}: {reason}" for skill, reason in self.reasons.items()]
@@ -85,8 +77,8 @@ def select(
     homes: Mapping[str, Sequence[Home]],
     world: TaskWorld,
     versions: Versions,
+    known: PlayedFights,
     most: int = MOST_DECISIONS,
-    known: KnownHomes | None = None,
 ) -> Selection:
     """Select skills by at most `most` decisions in the new world; `homes` of each skill are the newest one first.
 
@@ -97,22 +89,23 @@ def select(
     longer than all before may exceed a skill's part, which others seldom use up.
     """
     order = world.plan.skill_graph.order
-    parts, now, looks = _parts(order), dict(versions), dict[str, _Look]()
-    known = known or KnownHomes()
+    parts, now, decisions, ticks = _parts(order), dict(versions), 0, 0
+    reasons, starts = dict[str, str](), dict[str, Home]()
     for skill in order:
-        looks[skill] = _look(homes[skill], world, now, skill, int(most * parts[skill]), known)
-        if earlier := looks[skill].start:
-            now[skill] = earlier.versions[skill]
-    return Selection(
-        tuple(skill for skill, look in looks.items() if look.reason),
-        sum(look.decisions for look in looks.values()),
-        sum(look.ticks for look in looks.values()),
-        {skill: look.reason for skill, look in looks.items() if look.reason},
-        {skill: look.start for skill, look in looks.items() if look.start},
-    )
+        reason, looked = _look(homes[skill][0], world, now, skill, int(most * parts[skill]), known)
+        decisions += sum(int(part.lengths.sum()) for part in looked)
+        ticks += sum(round(float(part.seconds.sum()) * TICKS_PER_S) for part in looked)
+        for home in homes[skill][1:] if reason else ():
+            # The same decisions tell whether the world is as an earlier home: none is played for it.
+            if not _at_home(home, world, skill, known).reason(world, _joined(looked)):
+                starts[skill], now[skill], reason = home, home.versions[skill], ""
+                break
+        if reason:
+            reasons[skill] = reason
+    return Selection(tuple(reasons), decisions, ticks, reasons, starts)
 
 
-def select_for_run(run: RunFolder, home: str, scenario: str, most: int = MOST_DECISIONS) -> Selection:
+def select_for_run(run: RunFolder, home: str, scenario: str) -> Selection:
     """Select skills of a run, as they play after training on `home`, for another scenario.
 
     Raises:
@@ -127,24 +120,7 @@ def select_for_run(run: RunFolder, home: str, scenario: str, most: int = MOST_DE
     homes = {
         skill: [Home(TaskWorld(run.plan, 0, one.card.training.scenario), versions)] for skill, one in artifacts.items()
     }
-    return select(homes, TaskWorld(run.plan, 1, scenario), versions, most)
-
-
-def select_and_show(run: RunFolder, home: str, scenario: str, console: Console) -> Selection:
-    """Select skills of a run by `select_for_run`, and print which, why and at what cost."""
-    selection = select_for_run(run, home, scenario)
-    console.print("\n".join(selection.lines()), soft_wrap=True)
-    return selection
-
-
-@dataclass(frozen=True)
-class _Look:
-    """Why a skill was selected, empty where it was not, what it took, and the earlier home that the task is like."""
-
-    reason: str
-    decisions: int
-    ticks: int
-    start: Home | None = None
+    return select(homes, TaskWorld(run.plan, 1, scenario), versions, PlayedFights())
 
 
 def _parts(skills: Sequence[str]) -> dict[str, float]:
@@ -163,54 +139,41 @@ def least_decisions(skills: Sequence[Skill]) -> int:
 
 
 def _look(
-    homes: Sequence[Home], world: TaskWorld, versions: Versions, name: str, most: int, known_homes: KnownHomes
-) -> _Look:
-    """Look at a skill until a change is certain, or another episode could take more decisions than it may."""
-    chain = (*world.plan.skill_graph.upstream(name), name)
-    known = known_homes.of(homes[0], chain)
+    home: Home, world: TaskWorld, versions: Versions, name: str, most: int, known_homes: PlayedFights
+) -> tuple[str, list[Episodes]]:
+    """Look at a skill until a change is certain, or another episode could take more decisions than it may.
+
+    Return why it is worth adapting, empty where nothing says so, and the episodes that were played.
+    """
+    known, chain = _at_home(home, world, name, known_homes), (*world.plan.skill_graph.upstream(name), name)
     parts: list[Episodes] = []
     reason, spent, longest, looks, horizon = "", 0, known.longest, 0, world.skill(name).horizon
     while not reason and spent + longest <= most:
         # At once are played as many as are played before the next look however long they last.
         surely = min(ceil(most * (looks + 1) / LOOKS) - 1, most - max(longest, horizon)) - spent
         count = 1 + max(int(surely // horizon), 0)
-        parts.append(_tried(world, versions, chain, sum(map(len, parts)), count))
+        parts.append(_tried(world, {one: versions[one] for one in chain}, sum(map(len, parts)), count))
         spent, longest = spent + int(parts[-1].lengths.sum()), max(longest, float(parts[-1].lengths.max()))
         if spent * LOOKS >= most * (looks + 1) or spent + longest > most:
             looks += 1
             reason = known.reason(world, _joined(parts))
-    ticks = sum(round(float(part.seconds.sum()) * TICKS_PER_S) for part in parts)
-    for home in homes[1:] if reason else ():
-        # The same decisions tell whether the world is as an earlier home: none is played for it.
-        if not known_homes.of(home, chain).reason(world, _joined(parts)):
-            return _Look("", spent, ticks, home)
-    return _Look(reason, spent, ticks)
+    return reason, parts
 
 
-class KnownHomes:
-    """What skills' actions lead to in their homes, kept for further tasks: what is played there is always the same."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[int, str, bytes], _Known] = {}
-
-    def of(self, home: Home, chain: tuple[str, ...]) -> _Known:
-        """Return what the last skill of a chain leads to in a home, by what was played there before or is now."""
-        versions = {name: home.versions[name] for name in chain}
-        key = home.world.position, home.world.name, versions_digest(versions)
-        known = self._kept.pop(key, None) or _Known(home, chain)
-        self._kept[key] = known
-        while len(self._kept) > _MOST_HOMES:
-            del self._kept[next(iter(self._kept))]
-        return known
+def _at_home(home: Home, world: TaskWorld, name: str, known: PlayedFights) -> _Known:
+    """Return what a skill's actions lead to in a home, by what was played there before or is now."""
+    chain = (*world.plan.skill_graph.upstream(name), name)
+    return known.of(_Known, home.world, {one: home.versions[one] for one in chain})
 
 
 class _Known:
-    """What a skill's actions lead to in a home of it."""
+    """What the actions of the last skill of some versions lead to in a home of it."""
 
-    def __init__(self, home: Home, chain: tuple[str, ...]) -> None:
-        self._world, self._skill = home.world, home.world.skill(chain[-1])
-        columns = sorted({column for name in chain for column in home.world.skill(name).observation.columns})
-        played = _tried(home.world, home.versions, chain, 0, HOME_EPISODES)
+    def __init__(self, world: TaskWorld, versions: Versions) -> None:
+        skills = [world.skill(name) for name in versions]
+        self._world, self._skill = world, skills[-1]
+        columns = sorted({column for skill in skills for column in skill.observation.columns})
+        played = _tried(world, versions, 0, HOME_EPISODES)
         self._taken, self.longest = played.taken, float(played.lengths.mean())
         self._consequences = HomeConsequences(self._skill, self._taken, columns)
 
@@ -222,9 +185,9 @@ class _Known:
         return "; ".join([*map(str, unseen[:1]), *map(str, changed[:1]), *([cues] if cues else [])])
 
 
-def _tried(world: TaskWorld, versions: Versions, chain: tuple[str, ...], first: int, count: int) -> Episodes:
-    """Play episodes of a skill's own task, in which it explores; they are those of the selection's seeds."""
-    skills = tuple(one for one in world.skills if one.name in chain)
+def _tried(world: TaskWorld, versions: Versions, first: int, count: int) -> Episodes:
+    """Play episodes of the last skill's own task, in which it explores; they are those of the selection's seeds."""
+    skills = tuple(one for one in world.skills if one.name in versions)
     networks = {one.name: world.network(one, versions) for one in skills}
     agent = Agent(training_scenario(world.scenario, skills[-1]), skills, networks)
     last, draw = len(skills) - 1, SeededDraw(len(skills), count, _EXPLORATION_STREAM)

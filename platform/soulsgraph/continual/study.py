@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from soulsgraph.continual.files import SCRATCH
 from soulsgraph.continual.methods import METHODS
@@ -25,7 +25,6 @@ from soulsgraph_envs.core.config import (
     digest_of,
     read_file,
     to_table,
-    validate,
 )
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import remove_folder, slug
@@ -40,7 +39,6 @@ AUTO = "auto"
 #: The states that a unit goes on from, as a pattern below its folder; their names sort by time.
 STATES = "task-*"
 _WORK = "soulsgraph.continual.unit:do_unit"
-Identity = Literal["none", "one-hot"]
 
 
 def shares(skills: Sequence[str], budget: int, whole: bool) -> dict[str, int]:
@@ -72,8 +70,6 @@ class ContinualStudy:
     """How skills learn: paper, fast or best."""
     scale: Annotated[float, Between(1e-3, 1e2)] = 1.0
     """Multiplies every budget."""
-    identity: Identity = "none"
-    """What every method knows of the task that it plays: nothing, or which fight it is, as a one-hot input."""
     skills: Annotated[NonEmpty[str], EACH_ONCE] = (AUTO,)
     """Skills that adapt to every task but the first, or auto: those that the rule selects, which is charged."""
     episodes: Annotated[int, Between(1, 100_000)] = 200
@@ -153,13 +149,8 @@ class ContinualStudy:
 
     def worlds(self, seed: int) -> list[TaskWorld]:
         """Return the tasks as the skills of a seed meet them."""
-        plan, names = self.plan(seed), self.tasks.scenarios
-        distinct = [*dict.fromkeys(names)]
-        known, animations = len(distinct) if self.identity == "one-hot" else 0, self.tasks.boss_animations
-        return [
-            TaskWorld(plan, position, name, known, animations, distinct.index(name))
-            for position, name in enumerate(names)
-        ]
+        plan, animations = self.plan(seed), self.tasks.boss_animations
+        return [TaskWorld(plan, position, name, animations) for position, name in enumerate(self.tasks.scenarios)]
 
     def units(self) -> tuple[ContinualUnit, ...]:
         """Return the units: the first tasks of the seeds, then the methods, the longest first."""
@@ -212,19 +203,19 @@ class ContinualFolder(StudyFolder[ContinualStudy]):
         return self.path / "units" / f"{unit.method}-{unit.seed}"
 
     def first(self, seed: int) -> Path:
-        """Return the folder of what a seed's first task led to, for all methods that learn it alike."""
-        return self.unit_path(ContinualUnit(FIRST, seed)) / FIRST
+        """Return the state that a seed's first task led to, for all methods that learn it alike."""
+        return self.states(ContinualUnit(FIRST, seed))[-1]
 
     def states(self, unit: ContinualUnit) -> list[Path]:
         """Return the states that a unit can go on from, the newest last."""
         return sorted(self.unit_path(unit).glob(STATES))
 
     def assemble(self) -> None:
-        """Write the tables of all units that are done, and remove the states of these; raises WriteError."""
+        """Write the tables of all units that are done, and remove the states that no unit needs; raises WriteError."""
         super().assemble()
         left = [unit.name for unit in self.left]
         for unit in self.plan.units():
-            for state in self.states(unit) if unit.name not in left else ():
+            for state in self.states(unit) if unit.method != FIRST and unit.name not in left else ():
                 remove_folder(state)
 
 
@@ -232,13 +223,10 @@ def planned_units(folder: Path) -> list[ContinualUnit]:
     """Return the methods and seeds of the study in a folder, whether its fights changed or not; none without a study.
 
     Raises:
-        DataError: if what names them is damaged.
+        DataError: if the file that names them cannot be read.
     """
     where = Where(folder / ContinualFolder.plan_file, remedy="restore the file from a copy or begin another with `run`")
     if not (folder / ContinualFolder.plan_file).is_file():
         return []
-    values: Any = validate(dict[str, Any], read_file(where), where).get("plan")
-    plan = validate(dict[str, Any], values, where.at("plan"))
-    methods = validate(tuple[str, ...], plan.get("methods"), where.at("plan").at("methods"))
-    seeds = validate(tuple[int, ...], plan.get("seeds"), where.at("plan").at("seeds"))
-    return [ContinualUnit(method, seed) for method in methods for seed in seeds]
+    plan = read_file(where)["plan"]
+    return [ContinualUnit(method, seed) for method in plan["methods"] for seed in plan["seeds"]]

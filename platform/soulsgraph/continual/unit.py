@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -11,22 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph.continual.choosing import KNOWN_FIGHTS, ChoosingFights, Fingerprint, choose, fingerprint
+from soulsgraph.continual.choosing import KNOWN_FIGHTS, Fingerprint, choose, fingerprint
 from soulsgraph.continual.files import CHOOSING, TABLES
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.importance import dormant_share
-from soulsgraph.continual.methods.learning import (
-    EndedStage,
-    LearnedStage,
-    SkillVersion,
-    StageHooks,
-    TaskWorld,
-    Versions,
-    learn,
-    versions_digest,
-)
-from soulsgraph.continual.methods.method import plain, whole
-from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, Home, KnownHomes, Selection, select
+from soulsgraph.continual.methods.learning import EndedStage, PlayedFights, TaskWorld, Versions, learn, versions_digest
+from soulsgraph.continual.methods.method import Method, MethodOptions, plain, whole
+from soulsgraph.continual.selecting import MOST_DECISIONS, MOST_HOMES, SELECTED_PART, Home, Selection, select
 from soulsgraph.continual.study import FIRST, HELD_OUT_AFTER, ContinualFolder, ContinualUnit, shares
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
 from soulsgraph.runs.progress import Interruption, Supervisor
@@ -49,15 +40,12 @@ _KEPT = 2
 Rows = list[dict[str, Any]]
 #: Points of a learning curve: decisions `spent` in a task, their control `ticks`, `wins` of the fights after them.
 Points = list[dict[str, int]]
-_NOTHING = {"spent": 0, "ticks": 0, "wins": 0}
 
 
 def do_unit(folder: ContinualFolder, unit: ContinualUnit, supervisor: Supervisor) -> Tables:
-    """Do a unit, and return its tables; that of a first task leaves what it led to, and no rows."""
-    if unit.method != FIRST:
-        return UnitRun(folder, unit, supervisor).run()
-    train_first(folder, unit.seed, supervisor)
-    return {}
+    """Do a unit, and return its tables; that of a first task leaves the state that it led to, and no rows."""
+    run = UnitRun(folder, unit, supervisor)
+    return run.learn_first() if unit.method == FIRST else run.run()
 
 
 def stage_seed(seed: int, position: int, skill: int) -> int:
@@ -65,37 +53,23 @@ def stage_seed(seed: int, position: int, skill: int) -> int:
     return int(derive_seeds(seed, _STREAM, position, skill)[0] >> 33)
 
 
-def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> None:
-    """Train a seed's first task for all methods that learn it alike, and write versions, curve and kept decisions."""
-    world, took = folder.plan.worlds(seed)[0], CpuTime()
-    versions, rows = dict[str, SkillVersion](), list[dict[str, int]]()
-    kept, budget = dict[str, Transitions](), folder.plan.budget(0)
+class FirstTask(Method):
+    """Learn the first task for all methods that learn it alike, and keep decisions of which they may keep some."""
 
-    class Keeping(StageHooks):
-        def end_stage(self, skill: str, ended: EndedStage) -> None:
-            kept[skill] = ended.rows(_FIRST_ROWS, np.random.default_rng((seed, _STREAM, *skill.encode())))
+    name, source, shares_first = FIRST, "", False
 
-    for index, (skill, share) in enumerate(shares(world.plan.skill_graph.order, budget, True).items()):
-        learned = learn(supervisor, world, skill, versions, None, share, stage_seed(seed, 0, index), Keeping())
-        with took.paused():
-            rows += curve_points(world, versions, skill, learned, rows[-1] if rows else _NOTHING)
-        versions[skill] = learned.version
-    state = {"versions": versions, "rows": kept, "curve": rows, "cpu_s": took.cpu_s}
-    with whole_folder(folder.first(seed), replace=True) as temporary:
-        write_training_state(temporary, plain(state))
+    def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
+        super().__init__(options, tasks, seed)
+        self.rows: dict[str, Transitions] = {}
+
+    def end_stage(self, skill: str, ended: EndedStage) -> None:
+        """Keep decisions."""
+        self.rows[skill] = ended.rows(_FIRST_ROWS, np.random.default_rng((self.seed, _STREAM, *skill.encode())))
 
 
-def curve_points(
-    world: TaskWorld, versions: Versions, skill: str, learned: LearnedStage, before: Mapping[str, int]
-) -> Points:
-    """Return how many of a point's fights were won along a skill's stage, which began at the point `before`."""
-    agent = world.variants(versions, skill, [*learned.points.values()])
-    won = play_variants(agent, evaluation_seeds(POINT_SEED, POINT_FIGHTS), len(learned.points)).won
-    wins = won.reshape(len(learned.points), -1).sum(axis=1).tolist()
-    return [
-        {"spent": before["spent"] + step, "ticks": before["ticks"] + learned.ticks[step], "wins": int(count)}
-        for step, count in zip(learned.points, wins, strict=True)
-    ]
+def wins_of(world: TaskWorld, versions: Versions, seed: int, fights: int) -> int:
+    """Return how many fights of a task versions win."""
+    return int(play(world.agent(versions), evaluation_seeds(seed, fights)).won.sum())
 
 
 class CpuTime:
@@ -142,7 +116,8 @@ class UnitRun:
     def __init__(self, folder: ContinualFolder, unit: ContinualUnit, supervisor: Supervisor) -> None:
         self.folder, self.unit, self.supervisor = folder, unit, supervisor
         self.study, self.worlds = folder.plan, folder.plan.worlds(unit.seed)
-        self.method = METHODS[unit.method](self.study.options, len(self.worlds), unit.seed)
+        kind = FirstTask if unit.method == FIRST else METHODS[unit.method]
+        self.method = kind(self.study.options, len(self.worlds), unit.seed)
         self.done, self._took = 0, CpuTime()
         self.progress: TaskProgress | None = None
         #: The position of the task that each skill's newest version learned in.
@@ -152,9 +127,15 @@ class UnitRun:
         self.own: list[Versions] = []
         #: How the boss of each task so far moved when the task ended.
         self.known: list[Fingerprint] = []
-        #: What was won in a task by which versions: fights are repeatable, and most versions stay.
-        self._won: dict[tuple[int, int, bytes], int] = {}
-        self._known_homes, self._choosing = KnownHomes(), ChoosingFights()
+        self._fights, self._homes_played = PlayedFights(), PlayedFights(MOST_HOMES)
+
+    def learn_first(self) -> Tables:
+        """Learn the first task, if that is not done; there are no rows of it alone."""
+        self._take_up()
+        for world in self.worlds[self.done : 1]:
+            self._learn(world)
+            self._save()
+        return {}
 
     def run(self) -> Tables:
         """Go through the tasks that are left, and return the tables.
@@ -227,15 +208,15 @@ class UnitRun:
 
     def _take_first(self, world: TaskWorld) -> dict[str, Any]:
         state = whole(read_training_state(self.folder.first(self.unit.seed)))
-        for skill, version in state["versions"].items():
+        for skill, version in state["method"]["newest"].items():
             numbers = world.plan.hyperparameters(world.plan.stage(skill))
-            rows = partial(_sampled, state["rows"][skill])
+            rows = partial(_sampled, state["method"]["rows"][skill])
             self.method.end_stage(skill, EndedStage(skill, version, numbers, rows))
-            self._take(world, skill, version)
-        self._add_curve(world, [_NOTHING, *state["curve"]])
-        end = state["curve"][-1]
-        spent = {"decisions": end["spent"], "selection_decisions": 0, "ticks": end["ticks"]}
-        return {**spent, "cpu_s": state["cpu_s"]}
+            self.method.take(skill, version)
+            self.learned_at[skill] = world.position
+        self.rows["evaluations"] += state["rows"]["evaluations"]
+        (costs,) = state["rows"]["costs"]
+        return {name: costs[name] for name in ("decisions", "selection_decisions", "ticks", "cpu_s")}
 
     def _learn_task(self, world: TaskWorld) -> dict[str, Any]:
         method, order = self.method, world.plan.skill_graph.order
@@ -244,11 +225,33 @@ class UnitRun:
             seed, before = stage_seed(self.unit.seed, world.position, order.index(skill)), dict(method.newest)
             learned = learn(self.supervisor, world, skill, before, method.start(skill), share, seed, method)
             with self._took.paused():
-                progress.points += curve_points(world, before, skill, learned, progress.points[-1])
-            self._take(world, skill, learned.version)
+                played = world.variants(before, skill, [*learned.points.values()])
+                seeds = evaluation_seeds(POINT_SEED, POINT_FIGHTS)
+                wins = (
+                    play_variants(played, seeds, len(learned.points)).won.reshape(len(learned.points), -1).sum(axis=1)
+                )
+            last = progress.points[-1]
+            progress.points += [
+                {"spent": last["spent"] + step, "ticks": last["ticks"] + learned.ticks[step], "wins": int(count)}
+                for step, count in zip(learned.points, wins, strict=True)
+            ]
+            method.take(skill, learned.version)
+            self.learned_at[skill] = world.position
             del progress.left[skill]
             self._save_within(world, progress)
-        self._add_curve(world, progress.points)
+        # A row of 0 decisions is one between tasks; the agent before any decision is there as one of the curve as well.
+        self.rows["evaluations"] += [
+            {
+                "after": world.position,
+                "decisions": max(int(point["spent"]), 1),
+                "ticks": int(point["ticks"]),
+                "task": world.position + 1,
+                "task_name": world.name,
+                "wins": int(point["wins"]),
+                "episodes": POINT_FIGHTS,
+            }
+            for point in progress.points
+        ]
         return {
             "decisions": progress.points[-1]["spent"],
             "selection_decisions": progress.selection_decisions,
@@ -258,7 +261,11 @@ class UnitRun:
 
     def _begin_task(self, world: TaskWorld) -> TaskProgress:
         """Select the skills of a task, and share out what that left of its budget."""
-        begin, selection = self._beginning(world), self._selected(world)
+        versions = self.method.beginning()
+        with self._took.paused():
+            # An agent without versions wins nothing.
+            wins = self._won_by(world, versions, POINT_SEED, POINT_FIGHTS) if versions else 0
+        begin, selection = {"spent": 0, "ticks": 0, "wins": wins}, self._selected(world)
         skills, decisions = selection.skills, selection.decisions
         whole, points = any(self.method.start(skill) is None for skill in skills), [begin]
         if decisions:
@@ -269,16 +276,6 @@ class UnitRun:
             self._save_within(world, progress)
         return progress
 
-    def _take(self, world: TaskWorld, skill: str, version: SkillVersion) -> None:
-        self.method.take(skill, version)
-        self.learned_at[skill] = world.position
-
-    def _beginning(self, world: TaskWorld) -> dict[str, int]:
-        """Return the point of a task's curve before any decision; an agent without versions wins nothing there."""
-        versions = self.method.beginning()
-        with self._took.paused():
-            return {**_NOTHING, "wins": self._won_by(world, versions, POINT_SEED, POINT_FIGHTS) if versions else 0}
-
     def _selected(self, world: TaskWorld) -> Selection:
         order, method = world.plan.skill_graph.order, self.method
         if not method.newest or not method.selects:
@@ -286,9 +283,8 @@ class UnitRun:
         if not self.study.selects:
             return Selection(self.study.named(order))
         most = min(MOST_DECISIONS, self.study.budget(world.position) // SELECTED_PART)
-        selection = select(
-            {skill: self._homes(skill) for skill in order}, world, method.newest, most, self._known_homes
-        )
+        homes = {skill: self._homes(skill) for skill in order}
+        selection = select(homes, world, method.newest, self._homes_played, most)
         for skill, home in selection.starts.items():
             method.take(skill, home.versions[skill])
             self.learned_at[skill] = home.world.position
@@ -306,22 +302,6 @@ class UnitRun:
         others.pop(versions_digest({skill: method.newest[skill]}), None)
         return [newest, *reversed(others.values())]
 
-    def _add_curve(self, world: TaskWorld, points: Sequence[Mapping[str, int]]) -> None:
-        after, task = world.position, world.position + 1
-        # A row of 0 decisions is one between tasks; the agent before any decision is there as one of the curve as well.
-        self.rows["evaluations"] += [
-            {
-                "after": after,
-                "decisions": max(int(point["spent"]), 1),
-                "ticks": int(point["ticks"]),
-                "task": task,
-                "task_name": world.name,
-                "wins": int(point["wins"]),
-                "episodes": POINT_FIGHTS,
-            }
-            for point in points
-        ]
-
     def _evaluate(self) -> None:
         """Evaluate the last task and the next, now and then and at the end all tasks so far."""
         last, count = self.done == len(self.worlds), len(self.worlds)
@@ -332,7 +312,7 @@ class UnitRun:
         for position in sorted(positions):
             world = self.worlds[position]
             versions, chosen = self._playing(world)
-            wins = self._won_by(world, versions, EVALUATION_SEED, self.study.episodes, anew=last)
+            wins = self._won_by(world, versions, EVALUATION_SEED, self.study.episodes)
             self._add_rate(world, wins, **{CHOOSING: chosen})
         self.rows["dormant"] += self._dormant()
         self.rows["plasticity"] += self._plasticity()
@@ -352,23 +332,17 @@ class UnitRun:
     @property
     def _chooses(self) -> bool:
         """Whether the versions that play a task are chosen: there are several, and nobody says which task it is."""
-        return self.method.has_versions and not self.method.isolated and self.study.identity == "none"
+        return self.method.has_versions and not self.method.isolated
 
     def _playing(self, world: TaskWorld) -> tuple[Versions, int]:
-        method = self.method
         if not self._chooses:
-            # Whoever knows the fight knows no visit: a fight that came again is played as after its last visit.
-            visits = [before.position for before in self.worlds[: self.done] if before.name == world.name]
-            return method.playing(visits[-1] if visits else world.position), 0
-        by_task = [method.playing(position) for position in range(self.done)]
-        choice = choose(world, by_task, self.known, self._choosing)
-        return by_task[choice.task], choice.decisions
+            return self.method.playing(world.position), 0
+        by_task = [self.method.playing(position) for position in range(self.done)]
+        task, decisions = choose(world, by_task, self.known, self._fights)
+        return by_task[task], decisions
 
-    def _won_by(self, world: TaskWorld, versions: Versions, seed: int, fights: int, anew: bool = False) -> int:
-        key = world.position, seed, versions_digest(versions)
-        if anew or key not in self._won:
-            self._won[key] = int(play(world.agent(versions), evaluation_seeds(seed, fights)).won.sum())
-        return self._won[key]
+    def _won_by(self, world: TaskWorld, versions: Versions, seed: int, fights: int) -> int:
+        return self._fights.of(wins_of, world, versions, seed, fights)
 
     def _put_back(self) -> None:
         """Play every task with one skill's version of then put back, all else as it plays at the end."""
@@ -398,7 +372,7 @@ class UnitRun:
                 seed = stage_seed(self.unit.seed, len(self.worlds), order.index(skill))
                 learned = learn(self.supervisor, world, skill, versions, versions.get(skill), share, seed)
                 versions[skill] = learned.version
-            wins = int(play(world.agent(versions), evaluation_seeds(EVALUATION_SEED, self.study.episodes)).won.sum())
+            wins = wins_of(world, versions, EVALUATION_SEED, self.study.episodes)
             row = {"after": self.done, "boss": boss.scenario, "wins": wins, "episodes": self.study.episodes}
             found.append(row)
         return found

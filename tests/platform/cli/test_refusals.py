@@ -56,7 +56,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     study = Study("paper", (101, 102), 11, 0.01, False, True, True, overrides={"double_q": True})
     ReproductionFolder.create(place / "reproduction", study)
     learned = ContinualStudy(str(place / "sequence.toml"), ("newest", "mas"), seeds=(4, 5), preset="fast", scale=0.5)
-    learned = replace(learned, identity="one-hot", skills=("dodge",), episodes=11, rows_every=2)
+    learned = replace(learned, skills=("dodge",), episodes=11, rows_every=2)
     ContinualFolder.create(place / "study", replace(learned, options=MethodOptions(mas=3.0, ewc=5.0)))
     InventedRun.draw(("kept", "scratch"), seeds=1, tasks=2).write(place / "invented")
     record(Fighter.oracle("iudex-phase1", random=0.2), evaluation_seeds(5, 1), place / "fights")
@@ -133,7 +133,6 @@ _CONTRADICTED = [
             ("S8", "S8"),
             ("--methods kept", "methods"),
             ("--seeds 10", "seeds"),
-            ("--identity none", "identity"),
             ("--skills auto", "skills"),
             ("--set mas=3 ewc=7", "ewc"),
         )
@@ -333,7 +332,7 @@ def test_a_value_in_a_file_is_refused_with_the_file_and_the_key(refuse, place, w
         "--set double_q=true",
         "study continual --run study",
         "study continual sequence.toml --methods newest,mas --seeds 2 --preset fast --scale 0.5 --run study "
-        "--identity one-hot --skills dodge --episodes 11 --rows-every 2 --set mas=3",
+        "--skills dodge --episodes 11 --rows-every 2 --set mas=3",
     ],
 )
 def test_what_says_the_same_goes_on_as_far_as_a_cluster_that_does_not_answer(refuse, place, monkeypatch, line):

@@ -176,9 +176,8 @@ def test_units_that_are_missing_and_tasks_that_come_again_are_in_every_form(tmp_
         assert "1 return:" in file.read_text()
 
 
-@pytest.mark.parametrize("damaged", ["[]", "{}", '{"plan": {"methods": 3}}'])
-def test_a_damaged_plan_is_named(run, tmp_path, damaged):
+def test_a_damaged_plan_is_named(run, tmp_path):
     shutil.copytree(run / "results", tmp_path / "results")
-    (tmp_path / "continual.json").write_text(damaged)
+    (tmp_path / "continual.json").write_text("[")
     with pytest.raises(SoulsGraphError, match=r"continual\.json"):
         written(tmp_path)

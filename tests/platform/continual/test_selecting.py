@@ -8,8 +8,8 @@ import pytest
 from fakes.learners import versions_of
 from soulsgraph.continual import selecting
 from soulsgraph.continual.consequences import HomeConsequences, unseen_inputs
-from soulsgraph.continual.methods.learning import TaskWorld
-from soulsgraph.continual.selecting import HOME_EPISODES, MOST_DECISIONS, Home, KnownHomes, select, select_for_run
+from soulsgraph.continual.methods.learning import PlayedFights, TaskWorld
+from soulsgraph.continual.selecting import HOME_EPISODES, MOST_DECISIONS, Home, select, select_for_run
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.combat.rollout import DecisionColumns
 from soulsgraph_envs.core.scenario import load_scenario
@@ -22,13 +22,13 @@ def selected(kind, *homes, kept=None):
     plan, versions = versions_of("five-skills-best-0")
     known = [Home(TaskWorld(plan, place, name), versions) for place, name in enumerate(homes or ("five-skills",))]
     task = TaskWorld(plan, len(known), f"generated/labelled-{kind}/1")
-    return select(dict.fromkeys(versions, known), task, versions, known=kept)
+    return select(dict.fromkeys(versions, known), task, versions, kept or PlayedFights())
 
 
 @pytest.fixture(scope="module")
 def known():
     """What the agent's skills do at home, played once for all tests."""
-    return KnownHomes()
+    return PlayedFights()
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_a_skill_goes_on_from_an_earlier_home_that_the_task_is_like():
 def test_what_a_skill_does_at_home_is_played_once_for_all_tasks(known, monkeypatch):
     before, counts, tried = selected("lock-view", kept=known), [], selecting._tried
 
-    def counted(world, versions, chain, first, count):
+    def counted(world, versions, first, count):
         counts.append(count)
-        return tried(world, versions, chain, first, count)
+        return tried(world, versions, first, count)
 
     monkeypatch.setattr(selecting, "_tried", counted)
     assert selected("lock-view", kept=known) == before
@@ -72,7 +72,7 @@ def test_what_a_skill_does_at_home_is_played_once_for_all_tasks(known, monkeypat
 def test_skills_of_a_run_are_selected_for_other_moves_that_they_see():
     selection = select_for_run(open_run(Path("iudex-phase1-best-0")), "iudex-phase1", "vordt")
     assert {"dodge", "heal_attack"} <= set(selection.skills)
-    assert selection.to_dict()["decisions"] == selection.decisions <= MOST_DECISIONS
+    assert selection.decisions <= MOST_DECISIONS
 
 
 MOVEMENT = make_skill("movement")

@@ -11,7 +11,7 @@ from soulsgraph.continual import choosing, selecting, unit
 from soulsgraph.continual.files import COSTS, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, TABLES
 from soulsgraph.continual.selecting import Selection
 from soulsgraph.continual.study import FIRST, ContinualFolder, ContinualStudy, ContinualUnit, shares
-from soulsgraph.continual.unit import UnitRun, train_first
+from soulsgraph.continual.unit import UnitRun
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds
 from soulsgraph.runs.progress import Interruption
@@ -49,17 +49,17 @@ def study_of(tmp_path, sequence=SEQUENCE, **options):
 
 @pytest.fixture(scope="module")
 def begin(tmp_path_factory):
-    """Return what begins a study, whose first task is trained: once for all that show skills the same of a task."""
-    first, trained = ContinualUnit(FIRST, 3), {}
+    """Return what begins a study, whose first task is trained: once for all."""
+    first, trained = ContinualUnit(FIRST, 3), []
 
-    def folder_of(identity="none", **options):
+    def folder_of(**options):
         path = tmp_path_factory.mktemp("study")
-        folder = ContinualFolder.create(path / "study", study_of(path, identity=identity, **options))
-        if identity in trained:
-            shutil.copytree(trained[identity].unit_path(first), folder.unit_path(first))
+        folder = ContinualFolder.create(path / "study", study_of(path, **options))
+        if trained:
+            shutil.copytree(trained[0].unit_path(first), folder.unit_path(first))
         else:
-            train_first(folder, 3, Watching())
-            trained[identity] = folder
+            UnitRun(folder, first, Watching()).learn_first()
+            trained.append(folder)
         return folder
 
     return folder_of
@@ -115,7 +115,7 @@ def test_a_unit_that_is_killed_after_every_state_ends_as_one_that_was_not(
 ):
     asked = []
 
-    def selected(homes, world, versions, most, known):
+    def selected(homes, world, versions, known, most):
         asked.append(world.position)
         starts = {"dodge": homes["dodge"][-1]} if world.position > 1 else {}
         return Selection(("camera", "heal_attack") if starts else ("dodge",), 100, 150, starts=starts)
@@ -144,7 +144,7 @@ def test_states_of_units_that_are_done_are_removed_and_what_units_share_stays(tm
         ("kept 3", False),
         ("newest 3", False),
     ]
-    folder.first(3).mkdir(parents=True)
+    (folder.unit_path(ContinualUnit(FIRST, 3)) / "task-0001").mkdir(parents=True)
     folder.keep(units["first 3"], {})
     for one in (kept, newest):
         (folder.unit_path(one) / "task-0001").mkdir(parents=True)
@@ -159,12 +159,10 @@ def test_states_of_units_that_are_done_are_removed_and_what_units_share_stays(tm
 
 
 def test_a_sequence_returns_to_a_boss_and_kept_versions_end_every_fight_as_before(begin):
-    table = pd.read_parquet(done(begin("one-hot"), "kept")[EVALUATIONS])
+    table = pd.read_parquet(done(begin(), "kept")[EVALUATIONS])
     ends = table[table["decisions"] == 0]
-    for task, until in ((1, 2), (2, 3)):
-        of = ends[(ends["task"] == task) & ends["after"].between(task, until)]
-        assert of["wins"].nunique() == 1, task
-    # Whoever is shown the fight cannot tell its visits apart: both are played by the newest version of the fight.
+    assert ends[(ends["task"] == 2) & (ends["after"] >= 2)]["wins"].nunique() == 1
+    # Nobody says which visit it is: both are played by the same versions.
     wins = ends.set_index(["after", "task"])["wins"]
     assert wins[3, 1] == wins[3, 3]
     assert wins[2, 3] == wins[2, 1]
@@ -175,13 +173,13 @@ def test_a_sequence_returns_to_a_boss_and_kept_versions_end_every_fight_as_befor
 def test_selection_is_charged_and_looks_at_each_skill_beside_the_task_that_it_learned_in(begin, monkeypatch):
     asked, kept = [], set()
 
-    def selected(homes, world, versions, most, known):
+    def selected(homes, world, versions, known, most):
         asked.append(({skill: own[0].world.position for skill, own in homes.items()}, world.position, most))
         kept.add(known)
         return Selection(("dodge",), 100, 150)
 
     monkeypatch.setattr(unit, "select", selected)
-    folder = begin("one-hot", skills=("auto",))
+    folder = begin(skills=("auto",))
     found = done(folder, "newest")
     costs = pd.read_parquet(found[COSTS])
     assert costs["selection_decisions"].tolist() == [0, 100, 100]
@@ -223,7 +221,7 @@ def test_held_out_bosses_are_learned_before_the_first_task_and_after_it_the_same
     sequence += 'tasks = [{ scenario = "generated/timing/3" }, { scenario = "generated/timing/5" }]\n'
     plan = study_of(tmp_path, sequence, episodes=10, scale=0.01, held_out=2, methods=("newest",))
     folder = ContinualFolder.create(tmp_path / "study", plan)
-    train_first(folder, 3, Watching())
+    UnitRun(folder, ContinualUnit(FIRST, 3), Watching()).learn_first()
     whole = pd.read_parquet(done(copy_of(folder), "newest")[PLASTICITY])
     with pytest.raises(Interruption):
         done(folder, "newest", Watching(1))
@@ -241,13 +239,6 @@ def test_a_budget_is_shared_out(skills):
     assert whole == {"camera": 20_000, "heal_attack": 90_000}
 
 
-def test_skills_observe_the_task_where_methods_know_it(tmp_path):
-    known, unknown = (study_of(tmp_path, identity=identity).worlds(0) for identity in ("one-hot", "none"))
-    assert [world.skills[3].observation.size for world in known] == [
-        world.skills[3].observation.size + 2 for world in unknown
-    ]
-
-
 @pytest.mark.parametrize(
     ("options", "name"),
     [
@@ -261,7 +252,6 @@ def test_skills_observe_the_task_where_methods_know_it(tmp_path):
         ({"preset": "bset"}, "preset"),
         ({"scale": 0.0}, "scale"),
         ({"episodes": 0}, "episodes"),
-        ({"identity": "secret"}, "identity"),
     ],
 )
 def test_a_study_that_cannot_be_run_is_refused(tmp_path, options, name):

@@ -1,4 +1,4 @@
-"""Continual methods, one file each, behind one protocol: `METHODS` names them.
+"""Continual methods behind one protocol: `METHODS` names them.
 
 A method decides from which versions a task's skills learn on, what is added to their learning, which versions play a
 task later, and what it has to keep for that. The base class is the method that keeps nothing but the newest versions.
@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from soulsgraph.continual.methods.base import BaseAndSpecialists
 from soulsgraph.continual.methods.clonex import ClonEx
 from soulsgraph.continual.methods.distil import ResetAndDistil
-from soulsgraph.continual.methods.ewc import EWC, OnlineEWC
+from soulsgraph.continual.methods.ewc import EWC, MAS, OnlineEWC
 from soulsgraph.continual.methods.joint import Joint
 from soulsgraph.continual.methods.kept import KeptVersions, Scratch
-from soulsgraph.continual.methods.mas import MAS
 from soulsgraph.continual.methods.method import AllSkills, Method, Newest
 from soulsgraph.continual.methods.packnet import PackNet
 from soulsgraph.continual.methods.replay import Replay

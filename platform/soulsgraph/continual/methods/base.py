@@ -19,7 +19,6 @@ class BaseAndSpecialists(KeptVersions, Replay):
     name = "base"
     source = "ours: a base that knows several bosses, from which kept specialists are adapted"
     coefficients: ClassVar[tuple[str, ...]] = ("reserve", "reserve_share", "base_tasks")
-    kept_in_state: ClassVar[tuple[str, ...]] = ("newest", "kept", "reserve", "base")
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
         super().__init__(options, tasks, seed)

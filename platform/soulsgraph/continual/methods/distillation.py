@@ -21,7 +21,7 @@ from soulsgraph_envs.combat.rollout import Floats
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.agents.inference import RunningNormalizer, Weights
-from soulsgraph_policies.learning.cloning import UPDATES, make_module
+from soulsgraph_policies.learning.cloning import make_module
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.learner import Adam
 
@@ -52,7 +52,7 @@ class _Targets:
 
 
 def distil(
-    skill: Skill, teachers: Sequence[Lesson], hyperparameters: DQNHyperparameters, seed: int, updates: int = UPDATES
+    skill: Skill, teachers: Sequence[Lesson], hyperparameters: DQNHyperparameters, seed: int, updates: int
 ) -> SkillVersion:
     """Fit a fresh network to teachers' Q-values in a number of updates.
 

@@ -83,13 +83,11 @@ def _importance(
     return {name: values.astype(np.float32) for name, values in found.items()}
 
 
-def dormant_share(
-    weights: Weights, observations: Floats, threshold: float = DORMANT, clip: float = 10.0
-) -> tuple[float, ...]:
+def dormant_share(weights: Weights, observations: Floats, clip: float = 10.0) -> tuple[float, ...]:
     """Return the share of dormant units in each hidden layer, from 0 to 1 (Sokar et al. 2023, Definition 3.1).
 
-    A unit is dormant if its mean activation over `observations` (n, size) is at most `threshold` times that of its
+    A unit is dormant if its mean activation over `observations` (n, size) is at most `DORMANT` times that of its
     layer. `clip` as for `layer_outputs`.
     """
     activations = [hidden.mean(axis=0) for hidden in layer_outputs(weights, observations, clip)[1:-1]]
-    return tuple(float((mean <= threshold * mean.mean()).mean()) for mean in activations)
+    return tuple(float((mean <= DORMANT * mean.mean()).mean()) for mean in activations)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, Versions
 from soulsgraph.continual.methods.method import Method, MethodOptions
 
@@ -17,7 +15,6 @@ class KeptVersions(Method):
     name = "kept"
     source = "the paper's selective adaptation, with every version of a skill kept in its library"
     has_versions = keeps_versions = True
-    kept_in_state: ClassVar[tuple[str, ...]] = ("newest", "kept")
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
         super().__init__(options, tasks, seed)

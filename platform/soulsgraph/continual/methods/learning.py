@@ -7,20 +7,17 @@ that it saves after every task.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from soulsgraph.runs.evaluate import with_variants
 from soulsgraph.runs.plan import Plan, Stage
 from soulsgraph.runs.progress import Interruption, Supervisor
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
-from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.skills import Skill, make_skill, training_scenario
-from soulsgraph_envs.skills.skill import BoundObservation, ObservationMap
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights, weights_digest
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
@@ -29,51 +26,9 @@ from soulsgraph_policies.learning.sampler import Transitions
 if TYPE_CHECKING:
     from soulsgraph_policies.learning.algorithm import SkillDQN
 
-#: (value + this) / this is exactly 1 in float32 for every value from 0 to 1.
-_ONE = np.float32(2.0**24)
+T = TypeVar("T")
 #: Points of a stage on a learning curve, its end included.
 POINTS = 4
-
-
-@dataclass(frozen=True)
-class TaskObservation(ObservationMap):
-    """A skill's observation with a one-hot of the task behind it: `tasks` values, that of `task` (from 0) is 1."""
-
-    task: int = 0
-    tasks: int = 0
-
-    @cached_property
-    def values(self) -> tuple[tuple[Column, int], ...]:
-        """Every observed value: its column and the id it indicates, -1 for the column itself."""
-        own = replace_task(self, 0, 0).values
-        return (*own, *[(Column.LOCKED, -1)] * self.tasks)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Name every observed value, those of the task by its position."""
-        own = len(self.values) - self.tasks
-        return (*super().names[:own], *(f"TASK={task}" for task in range(self.tasks)))
-
-    @property
-    def indicators(self) -> npt.NDArray[np.bool_]:
-        """Whether each observed value is an indicator, (size,)."""
-        found = super().indicators
-        found[len(found) - self.tasks :] = True
-        return found
-
-    def bind(self, scenario: Scenario) -> BoundObservation:
-        """Return the map for a scenario, in which the task's values do not depend on the State."""
-        bound, own = super().bind(scenario), self.size - self.tasks
-        bound.scale[own:], bound.offset[own:] = 0.0, 0.0
-        if self.tasks:
-            bound.scale[own + self.task], bound.offset[own + self.task] = 1.0 / _ONE, -_ONE
-        return bound
-
-
-def replace_task(observation: ObservationMap, task: int, tasks: int) -> ObservationMap:
-    """Return an observation with a one-hot of the task, or without one for no tasks."""
-    own = observation.columns, observation.hp_window, observation.one_hot
-    return TaskObservation(*own, task, tasks) if tasks else ObservationMap(*own)
 
 
 @dataclass(frozen=True)
@@ -93,20 +48,37 @@ def versions_digest(versions: Versions) -> bytes:
     return weights_digest({skill: one.weights for skill, one in versions.items()})
 
 
+class PlayedFights:
+    """What was played, kept by task and versions: fights are repeatable, and most versions stay.
+
+    With `most` only so many results are kept, those that were asked for last.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._kept: dict[tuple[Any, ...], Any] = {}
+        self._most = most
+
+    def of(self, play: Callable[..., T], world: TaskWorld, versions: Versions, *more: int) -> T:
+        """Return what `play(world, versions, *more)` returns."""
+        key = (play, world.name, tuple(versions), versions_digest(versions), *more)
+        result: T = self._kept.pop(key) if key in self._kept else play(world, versions, *more)
+        self._kept[key] = result
+        if self._most and len(self._kept) > self._most:
+            del self._kept[next(iter(self._kept))]
+        return result
+
+
 @dataclass(frozen=True)
 class TaskWorld:
     """A task as skills meet it: its position in the sequence from 0, its scenario, the skills with their observations.
 
-    With `tasks` above 0 every skill observes which of that many fights it plays, `task` from 0: one that comes again is
-    the same. `animations` are the ids of bosses that skills tell apart.
+    `animations` are the ids of bosses that skills tell apart.
     """
 
     plan: Plan
     position: int
     name: str
-    tasks: int = 0
     animations: int = 0
-    task: int = 0
 
     @cached_property
     def scenario(self) -> Scenario:
@@ -120,8 +92,7 @@ class TaskWorld:
 
     def skill(self, name: str) -> Skill:
         """Make a skill as it observes in this task."""
-        skill = make_skill(name, self.plan.options, self.animations)
-        return replace(skill, observation=replace_task(skill.observation, self.task, self.tasks))
+        return make_skill(name, self.plan.options, self.animations)
 
     def agent(self, versions: Versions) -> Agent:
         """Return who plays the task by these versions; skills without one play at random."""

@@ -44,6 +44,10 @@ class MethodOptions:
     """Tasks that the base is trained on."""
 
 
+#: The attributes of a method that no task changes, or every task sets.
+_GIVEN = ("options", "tasks", "seed", "position")
+
+
 class Method(StageHooks):
     """Keep the newest versions and nothing else; the methods differ from this.
 
@@ -68,13 +72,10 @@ class Method(StageHooks):
     isolated: ClassVar[bool] = False
     #: Whether it learns the first task as most methods do, so that they share it.
     shares_first: ClassVar[bool] = True
-    #: The attributes that hold everything that later tasks depend on.
-    kept_in_state: ClassVar[tuple[str, ...]] = ("newest",)
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
-        self.options, self.tasks, self.seed = options, tasks, seed
+        self.options, self.tasks, self.seed, self.position = options, tasks, seed, 0
         self.newest: dict[str, SkillVersion] = {}
-        self.position = 0
 
     def before_task(self, world: TaskWorld) -> None:
         """Begin a task."""
@@ -118,9 +119,10 @@ class Method(StageHooks):
         return _bytes_of(self.state(), set())
 
     def state(self) -> dict[str, Any]:
-        """Return everything that later tasks depend on, as nested arrays and plain values."""
-        found: dict[str, Any] = plain({name: getattr(self, name) for name in self.kept_in_state})
-        return found
+        """Return everything that later tasks depend on, the public attributes, as nested arrays and plain values."""
+        return {
+            name: plain(value) for name, value in vars(self).items() if not name.startswith("_") and name not in _GIVEN
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state`."""

@@ -29,7 +29,6 @@ class PackNet(Method):
     has_versions = True
     # It prunes in the middle of the first task already.
     shares_first = False
-    kept_in_state: ClassVar[tuple[str, ...]] = ("newest", "kept", "stages")
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
         super().__init__(options, tasks, seed)

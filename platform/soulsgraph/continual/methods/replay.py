@@ -19,7 +19,6 @@ class Replay(Method):
     source = "Rolnick et al. (2019), Experience replay for continual learning, without its cloning loss"
     coefficients: ClassVar[tuple[str, ...]] = ("reserve", "reserve_share")
     fixes_statistics = True
-    kept_in_state: ClassVar[tuple[str, ...]] = ("newest", "reserve")
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
         super().__init__(options, tasks, seed)

@@ -1,41 +1,15 @@
-"""Skills learn in a task in memory; a task's one-hot; versions are chosen by few fights."""
+"""Skills tell apart what a sequence's bosses do; versions are chosen by few fights, of which none is played twice."""
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fakes.learners import versions_of
-from soulsgraph.continual.choosing import (
-    CHOOSING_FIGHTS,
-    KNOWN_FIGHTS,
-    RECOGNITION_FIGHTS,
-    ChoosingFights,
-    alike,
-    choose,
-    fingerprint,
-)
-from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, replace_task, versions_digest
+from soulsgraph.continual.choosing import CHOOSING_FIGHTS, KNOWN_FIGHTS, RECOGNITION_FIGHTS, alike, choose, fingerprint
+from soulsgraph.continual.methods.learning import PlayedFights, SkillVersion, TaskWorld
 from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.continual.sequences import ContinualSequence, ContinualTask
-from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.state import STATE_SIZE, Column
-from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.core.state import Column
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN
-
-
-@given(task=st.integers(0, 6), seed=st.integers(0, 2**31))
-def test_a_task_is_a_one_hot_behind_what_a_skill_observes(task, seed):
-    rows = np.random.default_rng(seed).uniform(-1.0, 1.0, (4, STATE_SIZE)).astype(np.float32)
-    rows[:, Column.LOCKED] = [0.0, 1.0, 0.0, 1.0]
-    scenario, skill = load_scenario("iudex-phase1"), make_skill("dodge")
-    shown = replace_task(skill.observation, task, 7)
-    observed = shown(rows, scenario)
-    assert shown.size == skill.observation.size + 7
-    assert (observed[:, : skill.observation.size] == skill.observation(rows, scenario)).all()
-    assert observed[:, skill.observation.size :].tolist() == [np.eye(7)[task].tolist()] * 4
-    assert shown.indicators[-7:].all()
-    assert len({*shown.names}) == shown.size
 
 
 def test_skills_tell_apart_every_animation_of_a_sequence_s_bosses():
@@ -65,9 +39,9 @@ def test_versions_that_win_are_chosen_among_those_that_learned_nothing(place):
     world = TaskWorld(plan, 0, "iudex-phase1")
     known = [fingerprint(world, trained)[0]] * 3
     # All bosses look alike. The agent wins above 90 %, the others next to nothing: a fight tells them apart.
-    choice = choose(world, by_task, known)
-    assert choice.task == place
-    assert choice.decisions > 0
+    task, decisions = choose(world, by_task, known, PlayedFights())
+    assert task == place
+    assert decisions > 0
 
 
 def test_a_boss_is_recognised_by_how_it_moves():
@@ -77,7 +51,7 @@ def test_a_boss_is_recognised_by_how_it_moves():
     known = [fingerprint(world, trained)[0] for world in worlds]
     others = [{name: forgetful(one, seed) for name, one in trained.items()} for seed in range(4)]
     # Whoever plays: the versions of no task win here.
-    assert [choose(world, others, known).task for world in worlds] == [0, 1, 2, 3]
+    assert [choose(world, others, known, PlayedFights())[0] for world in worlds] == [0, 1, 2, 3]
 
 
 def test_a_boss_that_was_learned_looks_alike_whoever_plays_it():
@@ -92,34 +66,38 @@ def test_a_boss_that_was_learned_looks_alike_whoever_plays_it():
 
 def test_versions_that_are_the_same_need_no_fight():
     plan, trained = versions_of("iudex-phase1-best-0")
-    choice = choose(TaskWorld(plan, 0, "iudex-phase1"), [trained, dict(trained)], [{}, {}])
-    assert (choice.task, choice.decisions) == (1, 0)
+    world = TaskWorld(plan, 0, "iudex-phase1")
+    assert choose(world, [trained, dict(trained)], [{}, {}], PlayedFights()) == (1, 0)
 
 
-class CountedFights(ChoosingFights):
-    """It counts the fights whose results it was asked for."""
+class CountedFights(PlayedFights):
+    """Fights of one decision each, of which all end alike: what a choice takes is the number that it asked for."""
 
-    def __init__(self):
-        super().__init__()
-        self.asked = []
-
-    def fingerprint(self, world, versions):
-        self.asked += [(versions_digest(versions), "recognised", fight) for fight in range(RECOGNITION_FIGHTS)]
-        return super().fingerprint(world, versions)
-
-    def scores(self, world, versions, first, count):
-        self.asked += [(versions_digest(versions), "tried", fight) for fight in range(first, first + count)]
-        return super().scores(world, versions, first, count)
+    def of(self, play, world, versions, *more):
+        count = CHOOSING_FIGHTS - RECOGNITION_FIGHTS
+        return ({}, RECOGNITION_FIGHTS) if play is fingerprint else (np.zeros(count), np.ones(count, np.int64))
 
 
 @pytest.mark.parametrize("count", [2, 7, 33])
 def test_no_more_fights_are_asked_for_than_may_be(count):
     plan, trained = versions_of("iudex-phase1-best-0")
     by_task = [{name: forgetful(one, seed) for name, one in trained.items()} for seed in range(count)]
-    world, known, fights = TaskWorld(plan, 0, "iudex-phase1"), [{}] * count, CountedFights()
-    choice = choose(world, by_task, known, fights)
+    _, decisions = choose(TaskWorld(plan, 0, "iudex-phase1"), by_task, [{}] * count, CountedFights())
     # Hardly any is left unplayed where every version gets one.
-    assert CHOOSING_FIGHTS - (2 if count < 9 else 5) <= len(fights.asked) <= CHOOSING_FIGHTS
-    # None is asked for twice, and what was kept leads to the same choice at the same cost.
-    assert len({*fights.asked}) == len(fights.asked)
-    assert choose(world, by_task, known, fights) == choose(world, by_task, known) == choice
+    assert CHOOSING_FIGHTS - (2 if count < 9 else 5) <= decisions <= CHOOSING_FIGHTS
+
+
+def test_the_same_versions_play_a_task_once_and_the_results_asked_for_last_are_kept():
+    plan, trained = versions_of("iudex-phase1-best-0")
+    worlds = [TaskWorld(plan, place, name) for place, name in enumerate(("iudex-phase1", "vordt", "iudex-phase1"))]
+    played, fights = [], PlayedFights(most=2)
+
+    def note(world, versions, *more):
+        played.append((world.name, *more))
+        return len(played)
+
+    assert [fights.of(note, world, trained, 1) for world in worlds] == [1, 2, 1]
+    assert fights.of(note, worlds[0], dict(trained), 2) == 3
+    assert [fights.of(note, world, trained, 1) for world in worlds] == [1, 4, 1]
+    other = {**trained, "dodge": forgetful(trained["dodge"], 0)}
+    assert fights.of(note, worlds[0], other, 1) == 5
