@@ -177,49 +177,49 @@ class HomeConsequences:
         """Return what of the skill's actions leads to something else in a new fight, the most certain first."""
         compute_on_one_thread()
         actions, there = self._skill.actions, followed(self._skill, shifted, self._columns)
-        pairs = [self._compared(index, there.of_action(index)) for index in range(len(actions))]
+        shifts = [self._shifts(index, there.of_action(index)) for index in range(len(actions))]
         idle = next((index for index, one in enumerate(actions) if not (one.holds | one.presses)), None)
-        beside = None if idle is None else pairs[idle]
-        if idle is not None and (beside is None or beside.shift() is None):
+        beside = {} if idle is None else shifts[idle]
+        if idle is not None and _EVERYWHERE not in beside:
             # What else changed is not known, and would count as the skill's own.
             return ()
         found, tests = list[Consequence](), 0
-        for index, pair in enumerate(pairs):
-            for part in self._parts if index != idle else ():
-                shift = None if pair is None else pair.shift(part)
-                if shift is None:
-                    continue
+        for index, own in enumerate(shifts):
+            for part, shift in own.items() if index != idle else ():
                 tests += len(FOLLOWING)
-                unowned = None if beside is None else beside.shift(part) or beside.shift()
-                found += _material(actions[index].name, part.name, shift, unowned)
+                found += _material(actions[index].name, part.name, shift, beside.get(part) or beside.get(_EVERYWHERE))
         certain = [one for one in found if one.probability * tests <= FALSE_ALARM]
         return tuple(sorted(certain, key=lambda one: (one.probability, -abs(one.change))))
 
-    def _compared(self, action: int, there: FollowedDecisions) -> _Comparison | None:
-        """Return one action's decisions beside those at home; None where there are too few."""
+    def _shifts(self, action: int, there: FollowedDecisions) -> dict[_Part, _Mean]:
+        """Return the mean change of what follows one action, in each part of the range of which enough was seen."""
         if len(there.actions) < LEAST_DECISIONS:
-            return None
+            return {}
         if action not in self._actions:
             known, control = (one.of_action(action) for one in (self._known, self._control))
             few = min(len(known.actions), len(control.actions)) < 2 * NEIGHBOURS
             self._actions[action] = None if few else _ActionAtHome(known, control)
-        home = self._actions[action]
-        return None if home is None else _Comparison(home, home.beside(there))
+        if (home := self._actions[action]) is None:
+            return {}
+        beside, shifts = home.beside(there), dict[_Part, _Mean]()
+        for part in self._parts:
+            usual, now = home.mean(part), _mean_of(part.of(beside))
+            if usual is not None and now is not None and (count := min(usual[2], now[2])) >= LEAST_BLOCKS:
+                shifts[part] = now[0] - usual[0], np.hypot(now[1], usual[1]), count
+        return shifts
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the range of one column of the situations; all of them for a place below 0."""
+    """A part of the range of one column of the situations, by its place."""
 
     name: str = ""
-    place: int = -1
+    place: int = 0
     low: float = -np.inf
     high: float = np.inf
 
     def of(self, decisions: FollowedDecisions) -> FollowedDecisions:
         """Return the decisions that lie in it."""
-        if self.place < 0:
-            return decisions
         values = decisions.situations[:, self.place]
         return decisions.where((values > self.low) & (values <= self.high))
 
@@ -274,22 +274,6 @@ class _ActionAtHome:
         if part not in self._means:
             self._means[part] = _mean_of(part.of(self._control))
         return self._means[part]
-
-
-@dataclass(frozen=True)
-class _Comparison:
-    """An action at home, and what it led to in a new fight beside that."""
-
-    home: _ActionAtHome
-    there: FollowedDecisions
-
-    def shift(self, part: _Part = _EVERYWHERE) -> _Mean | None:
-        """Return the mean change of what follows in a part of the range; None where too little was seen of it."""
-        usual, now = self.home.mean(part), _mean_of(part.of(self.there))
-        if usual is None or now is None:
-            return None
-        count = min(usual[2], now[2])
-        return None if count < LEAST_BLOCKS else (now[0] - usual[0], np.hypot(now[1], usual[1]), count)
 
 
 def _mean_of(decisions: FollowedDecisions) -> _Mean | None:

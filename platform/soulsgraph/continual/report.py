@@ -27,12 +27,13 @@ _COSTS: Mapping[str, tuple[str, int]] = {
     "decisions": ("decisions", 0),
     "selection_decisions": ("of these for selection", 0),
     CHOOSING: ("decisions to choose versions", 0),
+    "played": ("decisions in all", 0),
     "ticks": ("control ticks", 0),
     "cpu_s": ("CPU seconds", 1),
     "bytes": ("bytes kept at the end", 0),
 }
-#: Those that are shown as a multiple of training each task from scratch, and what is drawn in place of one.
-_NORMALISED, _DRAWN = ("decisions", "ticks", "cpu_s", "bytes"), {"decisions": "played"}
+#: Those that are shown as a multiple of training each task from scratch, and those that are drawn.
+_NORMALISED, _DRAWN = ("decisions", "ticks", "cpu_s", "bytes"), ("bytes", "played", "ticks")
 
 #: What is measured of tasks that come again, by name, with its heading.
 RETURNING = "returning"
@@ -114,7 +115,7 @@ class RunTables:
             last = frame[(frame["after"] == self.scores.tasks) & (frame["decisions"] == 0)]
             choosing = last.groupby(["method", "seed"])[CHOOSING].sum().reindex(totals.index, fill_value=0)
             totals = totals.assign(played=totals["played"] + choosing, **{CHOOSING: choosing})
-        costs = [cost for cost in (*_COSTS, "played") if cost in totals]
+        costs = [cost for cost in _COSTS if cost in totals]
         rows = totals.reset_index().melt(["method", "seed"], costs, "cost")
         scratch = rows[rows["method"] == SCRATCH].set_index(["cost", "seed"])["value"]
         alone = scratch.reindex(pd.MultiIndex.from_frame(rows[["cost", "seed"]])).to_numpy()
@@ -201,61 +202,41 @@ def _sections(tables: RunTables) -> Iterator[Section]:
     }
     drawn = {name: figures.draw_by_task(scores, *asked) for name, asked in by_task.items()}
     yield Section("By task", pictures=drawn)
-    yield _returning(tables)
-    yield _skills(tables)
-    yield _plasticity(tables)
+    crossed = {
+        RETURNING: (
+            "Tasks that come again",
+            "Win rates in the same fight as a task and as a task again, the mean over all returns; the last column is "
+            "a difference within each seed.",
+        ),
+        SKILLS: (
+            "Forgetting by skill",
+            "The final agent plays each earlier task with one skill's kept version put back: the win rate above that "
+            "of its newest versions, the mean over those tasks. That is what forgetting in this skill alone costs.",
+        ),
+        PLASTICITY: (
+            "Plasticity",
+            "Win rates on held-out bosses, learned for a fixed budget from the agent after each number of tasks.",
+        ),
+        DORMANT: ("Dormant units", "Their share after each number of tasks, the mean over skills."),
+    }
+    for name, (title, note) in crossed.items():
+        if name in tables.summaries:
+            yield Section(title, (note,), (_crossed(tables.summaries[name]),))
     yield _costs(tables)
     yield Section("How this was made", tuple(_made(tables)))
 
 
-def _crossed(tables: RunTables, name: str, heading: str, column: str, columns: Mapping[Any, str]) -> Table:
-    """Return means with intervals of a summary: a row for each method, a column for each of some values of a column."""
-    texts = {
-        (row["method"], row[column]): interval_cell(row, "mean", 3) for row in tables.summaries[name].to_dict("records")
-    }
-    rows = [
-        [method, *(texts.get((method, value), "-") for value in columns)]
-        for method in tables.scores.methods
-        if any(of == method for of, _ in texts)
-    ]
-    return Table("", [heading, *columns.values()], rows)
-
-
-def _returning(tables: RunTables) -> Section:
-    if RETURNING not in tables.summaries:
-        return Section("")
-    count = len(metrics.returns_of(tables.scores.task_names))
-    note = (
-        f"Win rates in the same fight as a task and as a task again, the mean over {count} "
-        f"{'returns' if count != 1 else 'return'}: mean over seeds with its 95 % t interval. The last column is a "
-        "difference within each seed."
-    )
-    return Section("Tasks that come again", (note,), (_crossed(tables, RETURNING, "method", "quantity", VISITS),))
-
-
-def _skills(tables: RunTables) -> Section:
-    if SKILLS not in tables.summaries:
-        return Section("")
-    note = (
-        "The final agent plays each earlier task with one skill's kept version put back: the win rate above that "
-        "of its newest versions, the mean over those tasks. That is what forgetting in this skill alone costs."
-    )
-    skills = {skill: str(skill) for skill in tables.summaries[SKILLS]["skill"]}
-    return Section("Forgetting by skill", (note,), (_crossed(tables, SKILLS, "method", "skill", skills),))
-
-
-def _plasticity(tables: RunTables) -> Section:
-    shown = []
-    for name, label in {PLASTICITY: "win rate on held-out bosses", DORMANT: "share of dormant units"}.items():
-        if name in tables.summaries:
-            moments = sorted({*tables.summaries[name]["after"]})
-            columns = {after: f"after {after}" for after in moments if after in (*HELD_OUT_AFTER, moments[-1])}
-            shown.append(_crossed(tables, name, label, "after", columns))
-    note = (
-        "Held-out bosses are learned for a fixed budget from the agent after each number of tasks; the share of "
-        "dormant units is the mean over skills."
-    )
-    return Section("Plasticity", (note,), shown) if shown else Section("")
+def _crossed(summed: pd.DataFrame) -> Table:
+    """Return means with intervals: a row for each method, a column for each quantity, skill or moment."""
+    (column,) = {*summed.columns} & {"quantity", "skill", "after"}
+    cells = summed.assign(cell=[interval_cell(row, "mean", 3) for row in summed.to_dict("records")])
+    columns = [*dict.fromkeys(summed[column])]
+    if column == "after":
+        columns = [after for after in sorted(columns) if after in (*HELD_OUT_AFTER, max(columns))]
+    crossed = cells.pivot(index="method", columns=column, values="cell").fillna("-")
+    crossed = crossed.loc[[*dict.fromkeys(summed["method"])], columns]
+    headings = [f"after {value}" if column == "after" else VISITS.get(value, value) for value in columns]
+    return Table("", ["method", *headings], [[str(cell) for cell in row] for row in crossed.itertuples()])
 
 
 def _costs(tables: RunTables) -> Section:
@@ -269,15 +250,15 @@ def _costs(tables: RunTables) -> Section:
         f"Over all tasks: mean over seeds (95 % t interval); in brackets as a multiple of {SCRATCH}, which trains "
         "each task from nothing. Decisions are those of all learning skills, selection included. Where nobody says "
         "which task is played, versions are chosen by fights before: the decisions of these for all tasks at the end "
-        "come on top, and the figure counts both."
+        "come on top."
     )
-    drawn = {_COSTS[cost][0]: summed[summed["cost"] == _DRAWN.get(cost, cost)] for cost in ("bytes", *_DRAWN, "ticks")}
+    drawn = {_COSTS[cost][0]: summed[summed["cost"] == cost] for cost in _DRAWN}
     table = Table("", ["method", *(_COSTS[cost][0] for cost in costs)], rows)
     return Section("Costs", (note,), (table,), {"costs.png": figures.draw_costs(tables.scores, drawn)})
 
 
 def _cost_text(row: Mapping[str, Any]) -> str:
-    low, high, digits = row["mean_low"], row["mean_high"], _COSTS.get(row["cost"], ("", 0))[1]
+    low, high, digits = row["mean_low"], row["mean_high"], _COSTS[row["cost"]][1]
     text = f"{row['mean']:,.{digits}f}"
     # What every seed spends alike, as a budget, needs no interval.
     if row["seeds"] > 1 and low < high:
@@ -297,11 +278,8 @@ def _made(tables: RunTables) -> Iterator[str]:
     trained = f"trained at commit {', '.join(tables.commits)}, " if tables.commits else ""
     yield f"Seeds {seeds}; {trained}written at commit {describe_origin()['commit'] or 'unknown'}."
     if tables.wall_time_s is not None:
-        machines = dict.fromkeys(_machine(one) for one in tables.sessions if one.machine)
+        used = [one.machine for one in tables.sessions if one.machine]
+        machines = dict.fromkeys(f"{one.get('cores')} cores ({one.get('processor')})" for one in used)
         what = "The sessions so far" if tables.missing else "All units"
         started = f", started on {', then on '.join(machines)}" if machines else ""
         yield f"{what} took {tables.wall_time_s / 60.0:,.0f} minutes{started}."
-
-
-def _machine(session: StudySession) -> str:
-    return f"{session.machine.get('cores')} cores ({session.machine.get('processor')})"

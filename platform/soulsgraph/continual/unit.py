@@ -19,7 +19,7 @@ from soulsgraph.continual.methods.learning import EndedStage, PlayedFights, Task
 from soulsgraph.continual.methods.method import Method, MethodOptions, plain, whole
 from soulsgraph.continual.selecting import MOST_DECISIONS, MOST_HOMES, SELECTED_PART, Home, Selection, select
 from soulsgraph.continual.study import FIRST, HELD_OUT_AFTER, ContinualFolder, ContinualUnit, shares
-from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
+from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants, with_variants
 from soulsgraph.runs.progress import Interruption, Supervisor
 from soulsgraph.runs.study_folder import Tables
 from soulsgraph_envs.continual.sequences import held_out
@@ -38,8 +38,6 @@ HELD_OUT_DECISIONS = 10_000
 #: The last of the states, and the one before it: where the last is damaged the unit goes on from that.
 _KEPT = 2
 Rows = list[dict[str, Any]]
-#: Points of a learning curve: decisions `spent` in a task, their control `ticks`, `wins` of the fights after them.
-Points = list[dict[str, int]]
 
 
 def do_unit(folder: ContinualFolder, unit: ContinualUnit, supervisor: Supervisor) -> Tables:
@@ -97,10 +95,10 @@ class CpuTime:
 class TaskProgress:
     """How far a task has come: its selection, and the stages that are `left`, as decisions by skill.
 
-    `points` are those of its curve so far, `cpu_s` the CPU seconds that all of it took.
+    `points` are the rows of its curve so far, `cpu_s` the CPU seconds that all of it took.
     """
 
-    points: Points
+    points: Rows
     adapted: Sequence[str]
     selection_decisions: int
     left: dict[str, int]
@@ -225,35 +223,22 @@ class UnitRun:
             seed, before = stage_seed(self.unit.seed, world.position, order.index(skill)), dict(method.newest)
             learned = learn(self.supervisor, world, skill, before, method.start(skill), share, seed, method)
             with self._took.paused():
-                played = world.variants(before, skill, [*learned.points.values()])
+                variants = [{skill: weights} for weights in learned.points.values()]
+                agent = with_variants(world.agent(before), world.clips[skill], variants)
                 seeds = evaluation_seeds(POINT_SEED, POINT_FIGHTS)
-                wins = (
-                    play_variants(played, seeds, len(learned.points)).won.reshape(len(learned.points), -1).sum(axis=1)
-                )
+                won = play_variants(agent, seeds, len(variants)).won.reshape(len(variants), -1)
             last = progress.points[-1]
-            progress.points += [
-                {"spent": last["spent"] + step, "ticks": last["ticks"] + learned.ticks[step], "wins": int(count)}
-                for step, count in zip(learned.points, wins, strict=True)
-            ]
+            for step, wins in zip(learned.points, won.sum(axis=1), strict=True):
+                spent = {"decisions": last["decisions"] + step, "ticks": last["ticks"] + learned.ticks[step]}
+                progress.points.append(self._row(world, int(wins), POINT_FIGHTS, **spent))
             method.take(skill, learned.version)
             self.learned_at[skill] = world.position
             del progress.left[skill]
             self._save_within(world, progress)
         # A row of 0 decisions is one between tasks; the agent before any decision is there as one of the curve as well.
-        self.rows["evaluations"] += [
-            {
-                "after": world.position,
-                "decisions": max(int(point["spent"]), 1),
-                "ticks": int(point["ticks"]),
-                "task": world.position + 1,
-                "task_name": world.name,
-                "wins": int(point["wins"]),
-                "episodes": POINT_FIGHTS,
-            }
-            for point in progress.points
-        ]
+        self.rows["evaluations"] += [point | {"decisions": max(point["decisions"], 1)} for point in progress.points]
         return {
-            "decisions": progress.points[-1]["spent"],
+            "decisions": progress.points[-1]["decisions"],
             "selection_decisions": progress.selection_decisions,
             "ticks": progress.points[-1]["ticks"],
             "adapted": "+".join(progress.adapted),
@@ -265,11 +250,11 @@ class UnitRun:
         with self._took.paused():
             # An agent without versions wins nothing.
             wins = self._won_by(world, versions, POINT_SEED, POINT_FIGHTS) if versions else 0
-        begin, selection = {"spent": 0, "ticks": 0, "wins": wins}, self._selected(world)
-        skills, decisions = selection.skills, selection.decisions
+        selection = self._selected(world)
+        skills, decisions, begin = selection.skills, selection.decisions, self._row(world, wins, POINT_FIGHTS, ticks=0)
         whole, points = any(self.method.start(skill) is None for skill in skills), [begin]
         if decisions:
-            points.append({**begin, "spent": decisions, "ticks": selection.ticks})
+            points.append({**begin, "decisions": decisions, "ticks": selection.ticks})
         left = shares(skills, max(self.study.budget(world.position) - decisions, 1), whole)
         progress = self.progress = TaskProgress(points, skills, decisions, left)
         if decisions:
@@ -313,7 +298,7 @@ class UnitRun:
             world = self.worlds[position]
             versions, chosen = self._playing(world)
             wins = self._won_by(world, versions, EVALUATION_SEED, self.study.episodes)
-            self._add_rate(world, wins, **{CHOOSING: chosen})
+            self.rows["evaluations"].append(self._row(world, wins, self.study.episodes, **{CHOOSING: chosen}))
         self.rows["dormant"] += self._dormant()
         self.rows["plasticity"] += self._plasticity()
         if last and not self.method.isolated:
@@ -322,12 +307,14 @@ class UnitRun:
     def _evaluate_untrained(self) -> None:
         """Evaluate the agent that learned nothing: in every task, and how well it learns held-out bosses."""
         for world in self.worlds:
-            self._add_rate(world, self._won_by(world, {}, EVALUATION_SEED, self.study.episodes))
+            wins = self._won_by(world, {}, EVALUATION_SEED, self.study.episodes)
+            self.rows["evaluations"].append(self._row(world, wins, self.study.episodes))
         self.rows["plasticity"] += self._plasticity()
 
-    def _add_rate(self, world: TaskWorld, wins: int, **more: int) -> None:
+    def _row(self, world: TaskWorld, wins: int, episodes: int, **more: int) -> dict[str, Any]:
+        """Return a row of evaluations: fights of a task that were won now."""
         row = {"after": self.done, "decisions": 0, "task": world.position + 1, "task_name": world.name, "wins": wins}
-        self.rows["evaluations"].append({**row, "episodes": self.study.episodes, **more})
+        return row | {"episodes": episodes} | more
 
     @property
     def _chooses(self) -> bool:

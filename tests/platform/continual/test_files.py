@@ -1,15 +1,12 @@
 """Tables of continual learning are checked at the door: every defect is named, and no file gets a traceback."""
 
 import shutil
-from contextlib import suppress
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fakes.continual import InventedRun
 from soulsgraph.continual.files import SCRATCH, TABLES, check_frame, read_tables
@@ -111,43 +108,6 @@ def test_optional_columns_may_lack_values_between_tasks():
     assert bare.scores["forward_transfer_ticks", "kept"].values.empty
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    path = tmp_path_factory.mktemp("damaged") / "evaluations.parquet"
-    RUN.evaluations.to_parquet(path, index=False, compression=None)
-    return path, path.read_bytes()
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda path, content: None,
-        lambda path, content: path.write_bytes(b""),
-        lambda path, content: path.write_text("method,seed"),
-        lambda path, content: path.mkdir(),
-        lambda path, content: path.write_bytes(content.replace(b"task_name", b"\xff\xfesk_name")),
-    ],
-)
-def test_what_is_no_parquet_file_of_text_columns_is_refused_by_its_path(tmp_path, make, written):
-    path = tmp_path / "evaluations.parquet"
-    make(path, written[1])
-    with pytest.raises(SoulsGraphError, match=r"evaluations\.parquet"):
-        read_tables(path)
-
-
-@settings(max_examples=30)
-@given(data=st.data())
-def test_a_damaged_file_is_refused_or_read_but_never_a_traceback(written, data):
-    path, content = written
-    damaged = bytearray(content[: data.draw(st.integers(0, len(content)))])
-    for _ in range(data.draw(st.integers(0, 3))):
-        if damaged:
-            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    path.write_bytes(bytes(damaged))
-    with suppress(SoulsGraphError):
-        read_tables(path)
-
-
 def test_a_sequence_played_at_every_tenth_task_alone_is_read():
     frame = _frame()
     near = (frame["task"] == frame["after"]) | (frame["task"] == frame["after"] + 1) | (frame["after"] == 3)
@@ -156,14 +116,6 @@ def test_a_sequence_played_at_every_tenth_task_alone_is_read():
     kept = {name for (name, method), one in scores.scores.items() if method == "kept" and len(one.values)}
     assert {"average_performance", "forgetting", "forward_transfer"} <= kept
     assert not kept & {"cora_isolated_forgetting", "forgetting_from_peak", "meal_forgetting"}
-
-
-def test_a_triangle_of_tasks_seen_so_far_is_read():
-    frame = _frame()
-    seen = frame[(frame["task"] <= frame["after"]) & (frame["decisions"] == 0)]
-    kept = {name for (name, method), one in score(seen).scores.items() if method == "kept" and len(one.values)}
-    assert {"forgetting", "meal_forgetting"} <= kept
-    assert not kept & {"forward_transfer", "zero_shot_transfer", "forgetting_from_peak"}
 
 
 def test_a_folder_has_the_tables_that_are_there(tmp_path):

@@ -6,14 +6,13 @@ that it saves after every task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from soulsgraph.runs.evaluate import with_variants
 from soulsgraph.runs.plan import Plan, Stage
 from soulsgraph.runs.progress import Interruption, Supervisor
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
@@ -109,10 +108,6 @@ class TaskWorld:
         """Where the normalised observations of each skill are clipped."""
         plan = self.plan
         return {name: plan.hyperparameters(plan.stage(name)).observation_clip for name in plan.skill_graph.order}
-
-    def variants(self, versions: Versions, skill: str, learned: Sequence[Weights]) -> Agent:
-        """Return the agent in as many variants as there are weights of one skill, all else by `versions`."""
-        return with_variants(self.agent(versions), self.clips[skill], [{skill: weights} for weights in learned])
 
 
 @dataclass(frozen=True)

@@ -171,4 +171,4 @@ def _bytes_of(value: Any, counted: set[tuple[Any, ...]]) -> int:
         return 0 if known else int(value.nbytes)
     if isinstance(value, Mapping):
         return sum(_bytes_of(part, counted) for part in value.values())
-    return sum(_bytes_of(part, counted) for part in value) if isinstance(value, list | tuple) else 0
+    return sum(_bytes_of(part, counted) for part in value) if isinstance(value, list) else 0

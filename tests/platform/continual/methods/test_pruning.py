@@ -4,13 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fakes.stages import assert_same, built, configured, run
 from soulsgraph.continual.methods.pruning import all_free, free_weights, still_free, task_weights
-from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights
-from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.constraint import Constraint
-from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 HAND: Weights = {
     MEAN: np.array([5.0, 6.0]),
@@ -59,20 +54,3 @@ def test_tasks_never_share_a_weight_nor_change_an_earlier_ones_play(shares: list
         assert not weights[name][free[name] > 0.0].any()
     for count, played in enumerate(plays, 1):
         np.testing.assert_equal(task_weights(weights, masks[:count]), played)
-
-
-def make_stage() -> SkillDQN:
-    numbers = DQNHyperparameters(budget=800, capacity=400, target_network_update_freq=400, averaged_fraction=0.6)
-    return built(configured([make_skill("dodge")], numbers))
-
-
-def test_a_task_that_was_packed_plays_on_bit_for_bit_after_the_next_one() -> None:
-    first, second = run(make_stage()), make_stage()
-    kept, weights = free_weights(first.weights("dodge"), all_free(first.weights("dodge")), 0.4)
-    second.load_weights({"dodge": weights})
-    second.load_normalizer("dodge", first.training["dodge"].normalizer.get_state())
-    second.freeze_normalizer("dodge")
-    second.constrain("dodge", Constraint(mask=still_free(all_free(weights), kept)))
-    learned = run(second).weights("dodge")
-    assert (learned["q_network.2.weight"] != weights["q_network.2.weight"]).mean() > 0.5
-    assert_same(task_weights(learned, [kept]), weights)
