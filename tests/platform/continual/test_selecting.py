@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from fakes.learners import versions_of
-from soulsgraph.continual import selecting
 from soulsgraph.continual.consequences import HomeConsequences, unseen_inputs
 from soulsgraph.continual.methods.learning import PlayedFights, TaskWorld
-from soulsgraph.continual.selecting import HOME_EPISODES, MOST_DECISIONS, Home, select, select_for_run
+from soulsgraph.continual.selecting import MOST_DECISIONS, Home, select, select_for_run
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.combat.rollout import DecisionColumns
 from soulsgraph_envs.core.scenario import load_scenario
@@ -54,19 +53,6 @@ def test_a_skill_goes_on_from_an_earlier_home_that_the_task_is_like():
     selection = selected("none", "generated/labelled-camera-reversed/1", "five-skills")
     assert selection.skills == ()
     assert {skill: home.world.name for skill, home in selection.starts.items()} == {"camera": "five-skills"}
-
-
-def test_what_a_skill_does_at_home_is_played_once_for_all_tasks(known, monkeypatch):
-    before, counts, tried = selected("lock-view", kept=known), [], selecting._tried
-
-    def counted(world, versions, first, count):
-        counts.append(count)
-        return tried(world, versions, first, count)
-
-    monkeypatch.setattr(selecting, "_tried", counted)
-    assert selected("lock-view", kept=known) == before
-    assert counts
-    assert HOME_EPISODES not in counts
 
 
 def test_skills_of_a_run_are_selected_for_other_moves_that_they_see():
