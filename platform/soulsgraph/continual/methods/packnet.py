@@ -8,7 +8,7 @@ import numpy as np
 
 from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, Versions
 from soulsgraph.continual.methods.method import Method, MethodOptions
-from soulsgraph.continual.methods.pruning import all_free, free_weights, still_free, task_weights
+from soulsgraph.continual.methods.pruning import free_mask, free_weights, task_weights
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning.constraint import Constraint
 
@@ -43,7 +43,7 @@ class PackNet(Method):
         super().begin_stage(algorithm, skill)
         self._pruned = False
         if skill in self.kept:
-            algorithm.constrain(skill, Constraint(mask=self._free(skill, self.newest[skill].weights)))
+            algorithm.constrain(skill, Constraint(mask=free_mask(self.newest[skill].weights, self.kept[skill])))
 
     def during_stage(self, algorithm: SkillDQN, skill: str) -> None:
         """Prune once, and let only what is kept of it learn on."""
@@ -53,16 +53,12 @@ class PackNet(Method):
         self._pruned = True
         newest = {name: values.copy() for name, values in algorithm.learner.q_module(skill).weights().items()}
         # As much for every task that is left.
-        kept, weights = free_weights(newest, self._free(skill, newest), 1.0 / max(self.tasks - self.position, 1))
+        kept, weights = free_weights(
+            newest, free_mask(newest, self.kept.get(skill, [])), 1.0 / max(self.tasks - self.position, 1)
+        )
         self.kept.setdefault(skill, []).append({one: mask.astype(np.uint8) for one, mask in kept.items()})
         algorithm.load_weights({skill: weights})
         algorithm.constrain(skill, Constraint(mask=kept))
-
-    def _free(self, skill: str, weights: Weights) -> Weights:
-        free = all_free(weights)
-        for kept in self.kept.get(skill, []):
-            free = still_free(free, kept)
-        return free
 
     def after_task(self, world: TaskWorld) -> None:
         """Note which stages the task plays by."""

@@ -3,12 +3,11 @@
 A task is trained in what is free, pruned to the largest of these weights, and trained on in them; what was pruned is 0
 and free for the next task, and what was kept never changes again:
 
-    free = all_free(weights)
     for each task:
+        free = free_mask(weights, all that was kept)
         train with Constraint(mask=free)
         kept, weights = free_weights(weights, free, share)
         train on from `weights` with Constraint(mask=kept)
-        free = still_free(free, kept)
 
 A task plays by its own weights and those of the tasks before it (`task_weights`). Biases, which the publication does
 not prune, are the first task's, as in Continual World: all tasks have them in common. Masks are 1 or 0 for each number
@@ -25,9 +24,13 @@ from soulsgraph_envs.combat.rollout import Floats
 from soulsgraph_policies.agents.inference import Weights, layer_names
 
 
-def all_free(weights: Weights) -> Weights:
-    """Return the mask of a network (`QNetworkModule.weights`) that no task has trained yet: 1 everywhere."""
-    return {name: np.ones_like(weights[name]) for pair in layer_names(weights) for name in pair}
+def free_mask(weights: Weights, kept: Sequence[Weights]) -> Weights:
+    """Return the mask of what is free in a network (`QNetworkModule.weights`) of which tasks kept some."""
+    free = {name: np.ones_like(weights[name]) for pair in layer_names(weights) for name in pair}
+    for mask in kept:
+        for name, values in free.items():
+            values[mask[name] > 0] = 0.0
+    return free
 
 
 def free_weights(weights: Weights, free: Weights, share: float) -> tuple[Weights, Weights]:
@@ -53,11 +56,6 @@ def _largest(values: Floats, free: Floats, share: float) -> Floats:
     mask = np.zeros_like(values)
     mask.ravel()[places[order[:count]]] = 1.0
     return mask
-
-
-def still_free(free: Weights, kept: Weights) -> Weights:
-    """Return the mask of what is free for the next task: of the free weights those that were not kept."""
-    return {name: values * (1.0 - kept[name]).astype(values.dtype) for name, values in free.items()}
 
 
 def task_weights(weights: Weights, kept: Sequence[Weights]) -> Weights:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph.continual.methods.pruning import all_free, free_weights, still_free, task_weights
+from soulsgraph.continual.methods.pruning import free_mask, free_weights, task_weights
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights
 
 HAND: Weights = {
@@ -18,7 +18,7 @@ HAND: Weights = {
 
 
 def test_the_largest_share_of_every_layer_is_kept() -> None:
-    first, weights = free_weights(HAND, all_free(HAND), 0.5)
+    first, weights = free_weights(HAND, free_mask(HAND, []), 0.5)
     # The three largest of six are -3, 2 and 1; of the three equal ones of the last layer 1.5 are kept, rounded 2.
     np.testing.assert_array_equal(first["q_network.0.weight"], [[0, 1], [1, 0], [0, 1]])
     np.testing.assert_array_equal(weights["q_network.0.weight"], [[0, -3], [2, 0], [0, 1]])
@@ -26,7 +26,7 @@ def test_the_largest_share_of_every_layer_is_kept() -> None:
     np.testing.assert_array_equal(weights["q_network.2.weight"], [[1, -1, 0]])
     for name in ("q_network.0.bias", "q_network.2.bias", MEAN, DEVIATION):
         np.testing.assert_array_equal(weights[name], HAND[name])
-    free = still_free(all_free(HAND), first)
+    free = free_mask(HAND, [first])
     np.testing.assert_array_equal(free["q_network.0.weight"], [[1, 0], [0, 1], [1, 0]])
     assert not free["q_network.0.bias"].any()
     # A third of what is left, 1.02 of three weights and one of one, is one of each.
@@ -40,16 +40,16 @@ def test_the_largest_share_of_every_layer_is_kept() -> None:
 def test_tasks_never_share_a_weight_nor_change_an_earlier_ones_play(shares: list[float], seed: int) -> None:
     random = np.random.default_rng(seed)
     weights = {name: random.normal(size=values.shape).astype(np.float32) for name, values in HAND.items()}
-    free, masks, plays = all_free(weights), [], []
+    free, masks, plays = free_mask(weights, []), [], []
     for share in shares:
         weights = {
             name: values + random.normal(size=values.shape) * free.get(name, 0.0) for name, values in weights.items()
         }
         kept, weights = free_weights(weights, free, share)
-        free = still_free(free, kept)
         masks.append(kept)
+        free = free_mask(weights, masks)
         plays.append(task_weights(weights, masks))
-    for name in all_free(weights):
+    for name in free:
         assert (sum(mask[name] for mask in masks) + free[name] == 1.0).all()
         assert not weights[name][free[name] > 0.0].any()
     for count, played in enumerate(plays, 1):
