@@ -257,12 +257,6 @@ def test_an_empty_file_as_a_power_cut_leaves_it_is_begun_and_has_nothing_to_read
     assert numbers(tmp_path) == []
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(WriteError, match="spool"):
-        Spool(tmp_path / "file" / "spool")
-
-
 @pytest.mark.parametrize("remote", [True, False])
 def test_a_store_on_a_network_disk_has_no_wal(tmp_path, monkeypatch, remote):
     monkeypatch.setattr(store, "is_remote", lambda folder: remote)
@@ -413,32 +407,6 @@ def test_every_decision_put_is_kept_acknowledged_or_counted_as_dropped(steps):
             getattr(model, name)(argument)
             model.check()
         model.spool.close()
-
-
-def test_a_full_spool_drops_the_oldest_of_an_earlier_boot_first_and_counts_its_decisions(tmp_path):
-    first = Spool(tmp_path, MOST_BYTES)
-    oldest = first.put(chunk(decisions=7, size=60_000))
-    newer = first.put(chunk(decisions=8, size=50_000))
-    first.close()
-    second = Spool(tmp_path, MOST_BYTES)
-    newest = second.put(chunk(decisions=9, size=60_000))
-    assert second.pending() == [newer, newest]
-    assert second.read(*oldest) is None
-    assert second.lost == {FULL: 7}
-    second.close()
-
-
-def test_chunks_are_sent_in_the_order_of_play_over_many_starts(tmp_path):
-    keys = []
-    for run in range(12):
-        spool = Spool(tmp_path)
-        keys += [spool.put(chunk()) for _ in range(2)]
-        # Some starts leave nothing behind.
-        if run % 5 == 3:
-            spool.acknowledge(spool.boot, [1, 2])
-            del keys[-2:]
-        assert spool.pending() == keys
-        spool.close()
 
 
 _PUTTER = """

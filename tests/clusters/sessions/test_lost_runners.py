@@ -16,7 +16,7 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, training_scenario
 from soulsgraph_policies.learning import env_runners
 from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.env_runners import CHUNKS_PER_CALL, SkillGraphEnvRunner
+from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 pytestmark = pytest.mark.slow
@@ -70,15 +70,6 @@ def train_until(stage, words, caplog):
     while not re.search(words, caplog.text):
         stage.train()
         assert not stage.finished
-
-
-def test_a_requested_stop_waits_for_the_end_of_the_round(stage):
-    stage.stop_requested = lambda: stage.decisions > 0
-    stage.train()
-    assert 0 < stage.decisions <= 2 * CHUNKS_PER_CALL * ROUND
-    stage.stop_requested = lambda: False
-    stage.train()
-    assert stage.decisions >= 1_000
 
 
 def test_a_frozen_runner_holds_up_nothing_and_plays_when_it_is_back(stage, caplog, monkeypatch):
@@ -156,15 +147,6 @@ def test_a_stage_is_left_while_a_runner_is_frozen(caplog, monkeypatch):
     stage.stop()
 
 
-def test_the_whole_budget_is_learned_from_and_no_more():
-    stage = make_stage(2_000)
-    while not stage.finished:
-        stage.train()
-    assert stage.decisions == 2_000
-    assert stage.updates == (2_000 - 100) // 4
-    stage.stop()
-
-
 def test_synchronous_runners_repeat_the_same_weights_however_slow_one_is():
     scenario = training_scenario(load_scenario("iudex-phase1"), make_skill("camera"))
     found = []
@@ -199,14 +181,7 @@ def failing_runners():
         def sample(self, **_):
             return {}["no such value"]
 
-    class Interrupted(LinearRunner):
-        def sample(self, **_):
-            if self.worker_index == 1 and not self.config.env_config["mark"].exists():
-                self.config.env_config["mark"].touch()
-                raise GameError("game: expected an answer, found none.")
-            return super().sample()
-
-    return Unmade, Faulty, Interrupted
+    return Unmade, Faulty
 
 
 @pytest.mark.parametrize(
@@ -216,10 +191,3 @@ def test_what_all_runners_fail_by_ends_the_stage_at_once(which, cause, monkeypat
     monkeypatch.setattr(env_runners, "ABANDONED_AFTER_S", 1e6)
     with pytest.raises(SoulsGraphError, match=cause):
         make_stage(200_000, runner=failing_runners()[which]).train()
-
-
-def test_a_runner_that_a_game_interrupts_is_told_with_the_cause_and_starts_again(tmp_path, caplog):
-    stage = make_stage(2_000_000, runner=failing_runners()[2], mark=tmp_path / "mark")
-    train_until(stage, r"env runner 1 on .* failed: game: expected an answer, found none, \d of 2 play", caplog)
-    train_until(stage, r"env runner 1 on .* is back, 2 of 2 play", caplog)
-    stage.stop()

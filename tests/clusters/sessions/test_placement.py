@@ -1,14 +1,10 @@
 """Places of runners: one each, kept over the stages of a command, and never promised where there is none."""
 
-import logging
-
 import pytest
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, NodeDiedError, OutOfMemoryError, WorkerCrashedError
 
 from soulsgraph_clusters.sessions import session as placement
 from soulsgraph_clusters.sessions.head import ClusterError
-from soulsgraph_clusters.sessions.nodes import describe_loss
 from soulsgraph_clusters.sessions.session import Session, connect, find_places
 
 pytestmark = pytest.mark.slow
@@ -32,12 +28,6 @@ def game_pcs(started):
 
 def test_a_place_is_a_processor_of_a_game_pc_where_there_are_any(game_pcs):
     assert [place.bundle_specs for place in find_places(2, game_pcs)] == [[{"CPU": 1.0, "game_pc": 1.0}]] * 2
-
-
-def test_a_stage_goes_on_with_the_places_there_are(game_pcs, caplog):
-    with caplog.at_level(logging.WARNING, logger="soulsgraph"):
-        assert len(find_places(5, game_pcs)) == 2
-    assert "2 of 5" in caplog.text
 
 
 def test_places_are_kept_from_stage_to_stage_and_another_command_waits(game_pcs, monkeypatch, caplog):
@@ -76,21 +66,3 @@ def test_an_autoscaler_sees_every_place(game_pcs, monkeypatch):
     monkeypatch.setattr(placement, "placement_group", lambda bundle: bundles.append(bundle) or real(bundle))
     assert len(find_places(5, game_pcs)) == 2
     assert bundles == [[{"CPU": 1.0, "game_pc": 1.0}]] * 5
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ActorDiedError(),
-        ActorUnavailableError("The actor is unavailable: RpcError", b"\x1a" * 16),
-        NodeDiedError("Node 1a51fe20 died."),
-        OutOfMemoryError("Worker 1a51fe20 was killed."),
-        WorkerCrashedError(),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_a_loss_is_told_in_words_without_rays_ids(error):
-    words = describe_loss(error)
-    assert words.islower()
-    assert not any(character.isdigit() for character in words)
-    assert "rpc" not in words

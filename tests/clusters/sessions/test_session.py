@@ -13,7 +13,6 @@ from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.sessions.head import ClusterError, check_cluster
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_clusters.sessions.nodes import code_digest
-from soulsgraph_clusters.sessions.session import check_session
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:", "host:0", "host:65536", "127.0.0.1:port", "127.0.0.1:²", ""])
@@ -26,13 +25,6 @@ def test_a_dead_address_is_refused_before_ray_is_asked():
     for address in (f"127.0.0.1:{free_port()}", "host..name:6379"):
         with pytest.raises(ClusterError, match=address):
             check_cluster(address)
-
-
-def test_an_address_of_the_environment_is_named_by_its_variable(monkeypatch):
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:70000")
-    with pytest.raises(ClusterError, match="RAY_ADDRESS"):
-        check_session()
-    check_session("local")
 
 
 def test_a_port_that_is_not_rays_is_refused(monkeypatch):
@@ -157,32 +149,6 @@ def test_a_cluster_is_joined_by_its_address_and_nodes_with_the_same_packages_are
     answer = _python(cluster, code)
     assert (answer.returncode, answer.stdout.strip()) == (0, "3 2.0"), answer.stderr
     assert "no answer within" not in answer.stderr
-
-
-_HOLD = """
-import time, torch, ray
-ray.init()
-@ray.remote(num_cpus=1, resources={"game_pc": 1})
-class Game:
-    def there(self): return True
-games = [Game.remote(), Game.remote()]
-ray.get([game.there.remote() for game in games])
-print("it holds the places", flush=True)
-time.sleep(600)
-"""
-
-
-@pytest.mark.slow
-def test_a_wait_counts_what_is_in_use_and_names_the_command_that_shows_more(cluster, tmp_path):
-    holder = cluster.job_submit([sys.executable, "-c", _HOLD])
-    until(lambda: "it holds the places" in holder.logs(), "a job that holds both places")
-    train = ["soulsgraph", "train", "camera", "--scale", "0.01", "--env-runners", "1", "--run"]
-    job = cluster.job_submit([*train, str(tmp_path / "run")])
-    line = _error_of(job)
-    assert "2 of 2 game_pc" in line
-    assert "ray status" in line
-    cluster.stop_job(holder)
-    holder.wait()
 
 
 # The last one: the nodes that it adds stay.

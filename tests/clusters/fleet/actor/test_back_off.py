@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from soulsgraph_clusters.fleet.actor import stream
-from soulsgraph_clusters.fleet.actor.stream import BACK_OFF_S, Head, Stream
+from soulsgraph_clusters.fleet.actor.stream import Head, Stream
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Hello
 from soulsgraph_clusters.fleet.store import Spool
 
@@ -57,9 +56,3 @@ def test_waits_for_a_head_that_refuses_double_and_those_of_many_pcs_differ_by_ha
 def test_a_connection_that_stood_and_one_without_an_answer_are_followed_by_the_shortest_wait(attempts):
     assert attempts(REFUSED, REFUSED, REFUSED, PLAYED, REFUSED) == pytest.approx([0.1, 0.2, 0.4, 0.1, 0.2])
     assert attempts(REFUSED, REFUSED, SILENT, SILENT, REFUSED) == pytest.approx([0.1, 0.2, 0.1, 0.1, 0.2])
-
-
-def test_grpc_itself_waits_no_longer():
-    options = dict(stream._OPTIONS)
-    assert options["grpc.max_reconnect_backoff_ms"] <= 1000 * BACK_OFF_S[1]
-    assert options["grpc.initial_reconnect_backoff_ms"] == 1000 * BACK_OFF_S[0]

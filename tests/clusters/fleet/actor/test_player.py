@@ -4,7 +4,6 @@ import itertools
 import sys
 import threading
 import time
-from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -15,17 +14,16 @@ from fakes.realtime import FakeLink
 from fakes.stored import message
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.actor import player
-from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, AT_ONCE, pause, pause_file, read_pause, resume
-from soulsgraph_clusters.fleet.actor.stream import PLAY, Head
+from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, AT_ONCE, pause, resume
+from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway import connections
 from soulsgraph_clusters.fleet.gateway import gateway as module
 from soulsgraph_clusters.fleet.gateway.gateway import Preflight
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import FromGame, Hello, ToGame
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Hello
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns
-from soulsgraph_clusters.fleet.protocol.security import Tokens, token_metadata, write_token_file
+from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.cycle_timer import Clock
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.live_game import LiveGame
@@ -129,27 +127,6 @@ def test_a_pause_at_once_ends_the_fight_that_an_earlier_one_let_play(head):
     assert head.health().finished_decisions < HORIZON
 
 
-def test_a_game_that_joins_in_a_pause_waits_for_its_end(head):
-    (head.folder / "attic").mkdir()
-    pause(head.folder / "attic", AT_ONCE)
-    lines = head.play(FAST)
-    until(lambda: head.state() == "paused", "a pause")
-    assert head.journal.end == 0
-    assert "playing" not in lines
-    resume(head.folder / "attic")
-    head.until_further_chunks()
-
-
-def test_a_pause_needs_the_folder_of_a_game_and_whatever_a_file_says_is_one(tmp_path):
-    with pytest.raises(FleetError, match="none"):
-        pause(tmp_path / "none", AT_ONCE)
-    pause_file(tmp_path).write_bytes(b"\xff")
-    assert read_pause(pause_file(tmp_path)) == AT_ONCE
-    assert resume(tmp_path)
-    assert not resume(tmp_path)
-    assert read_pause(pause_file(tmp_path)) == ""
-
-
 def test_a_drained_pc_loses_nothing_and_plays_again_when_that_is_undone(head):
     head.play(FAST)
     head.until_further_chunks()
@@ -184,25 +161,6 @@ def test_a_game_that_the_task_refuses_is_closed(head, monkeypatch):
     head.play(FAST)
     until(lambda: head.state() == "broken", "a game that is of no use")
     until(lambda: len(opened) > 1 and opened[0] in closed, "the end of the first game")
-
-
-def test_a_damaged_file_of_tokens_is_reported_and_nobody_stops_for_it(head):
-    head.play(FAST)
-    head.until_further_chunks()
-    head.tokens.path.write_text("[")
-    until(lambda: any("tokens.json" in note for note in head.gateway.notes), "a note")
-    head.until_further_chunks()
-    with pytest.raises(SoulsGraphError, match=r"tokens\.json"):
-        head.tokens.drain("attic", True)
-
-
-def test_a_game_that_cannot_be_opened_is_named_with_its_reason(head):
-    head.play(GameSettings(driver="memory", process="no-such-game"))
-    # The note is there a moment before the state.
-    until(
-        lambda: head.state() == "broken" and any("attic/1 is broken: " in note for note in head.gateway.notes),
-        "a game that is broken, and a note",
-    )
 
 
 def test_a_preflight_names_who_is_there_and_who_is_missing(tmp_path):
@@ -246,24 +204,6 @@ def test_who_is_missing_can_be_asked_while_games_come(tmp_path):
         coming.join()
         preflight.stop("that was all")
     assert found == [{"attic": "has no token"}] * 500
-
-
-def test_a_preflight_says_why_a_pc_could_not_play_until_it_can(tmp_path):
-    settings = FleetSettings(listen="127.0.0.1:0", pcs=("attic",))
-    write_token_file(tmp_path / "attic.token", Tokens(tmp_path / settings.tokens).issue("attic"))
-    with ExitStack() as open_things:
-        preflight = Preflight(Fleet(settings, tmp_path))
-        open_things.callback(preflight.stop, "that was all")
-        head = Head(f"127.0.0.1:{preflight.port}", tmp_path / "attic.token")
-        channel = open_things.enter_context(head.channel())
-        hello = FromGame(hello=Hello(protocol=1, game="1\n\x1b[2J", lanes=1, version="9\n"))
-        play = channel.stream_stream(PLAY, FromGame.SerializeToString)
-        asked = play(iter([hello]), metadata=token_metadata(head.token))
-        assert ToGame.FromString(next(asked)).stop.refused
-        assert (preflight.games, preflight.missing, preflight.connections.refusals.keys()) == ({}, {}, {"attic"})
-        open_things.enter_context(playing(head, tmp_path / "spool", FAST))
-        until(lambda: preflight.games, "an answer")
-        assert not preflight.connections.refusals
 
 
 def test_what_is_played_by_altered_weights_of_a_frozen_skill_is_refused_and_the_game_gets_them_anew(

@@ -92,13 +92,10 @@ def _with(name, change):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda columns: {"columns": b""},
         lambda columns: {"columns": columns[:-1]},
         lambda columns: {"columns": encode_columns(Chunk({}, {}, 0)), "decisions": {}},
         lambda columns: {"decisions": {"lock_on": 29}},
         lambda columns: {"decisions": {"lock_on": 30, "camera": 1}},
-        lambda columns: {"decisions": {}},
-        lambda columns: {"decisions": {"camera": 30}},
         lambda columns: {"versions": [1] * 29},
         _with("transitions/lock_on/observations", lambda values: values * np.float32(np.nan)),
         # Lanes of other games, and one for which no learner has the memory.

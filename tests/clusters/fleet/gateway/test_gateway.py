@@ -3,12 +3,10 @@
 from collections import Counter
 from contextlib import contextmanager
 
-from fakes.fleet_here import random_weights
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.actor.stream import Stream
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import CODE
-from soulsgraph_clusters.fleet.protocol.security import write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, play_digest
 from soulsgraph_clusters.fleet.store import Spool
 
@@ -34,16 +32,6 @@ def test_duplicates_disorder_and_reconnects_leave_every_chunk_once(door):
     # The same numbers of another boot are other chunks.
     again.send(door.chunk(1, boot=OTHER_BOOT))
     until(lambda: len(door.verdicts()) == 6, "the other boot's chunk")
-
-
-def test_chunks_of_an_earlier_boot_are_taken_from_the_next_process(door):
-    client = door.joined(boot=OTHER_BOOT)
-    client.send(door.chunk(7), door.chunk(1, boot=OTHER_BOOT))
-    client.wait("acknowledgement", 2)
-    assert {(answer.boot, *answer.sequences) for answer in client.got("acknowledgement")} == {
-        (BOOT, 7),
-        (OTHER_BOOT, 1),
-    }
 
 
 # Connections.
@@ -118,31 +106,3 @@ def test_a_spool_is_emptied_by_a_stream_that_is_cut_again_and_again(door, column
     assert Counter(door.verdicts()) == Counter((number, "") for number in range(1, 31))
     assert door.journal.decisions == {"attic/journaled": 900}
     assert set(lines) <= {"the head ended the stream", "the head answers"}
-
-
-def test_a_stream_reads_its_tokens_file_again_when_the_head_issued_a_new_token(door, tmp_path):
-    file = door.token_file()
-    with _stream(door, tmp_path / "spool") as (stream, spool, lines):
-        renewed = door.tokens.issue("attic")
-        until(lambda: any("token" in line for line in lines), "a refusal")
-        file.unlink()
-        until(lambda: any("attic.token" in line for line in lines), "a line")
-        write_token_file(file, renewed)
-        until(lambda: stream.connected, "the stream")
-        stream.send(*spool.put(door.chunk(0).chunk))
-        until(lambda: not spool.pending(), "an acknowledgement")
-
-
-def test_a_game_that_plays_by_altered_weights_gets_all_of_them_anew(door, lock_on_task):
-    door.admission.freeze(random_weights(lock_on_task))
-    client = door.joined()
-    door.gateway.publish(1, random_weights(lock_on_task), {"lock_on": 0})
-    client.wait("weights")
-    # What an earlier process of the game played says nothing of this one.
-    client.send(door.chunk(1, frozen=b"a" * 32, boot=OTHER_BOOT))
-    until(lambda: door.journal.decisions["attic/altered"] == 30, "a verdict")
-    assert not any("frozen skills" in note for note in door.notes())
-    client.send(door.chunk(3, frozen=b"a" * 32))
-    door.wait_for_note("frozen skills")
-    client.wait("weights", 2)
-    assert client.got("weights")[0] == client.got("weights")[1]

@@ -13,7 +13,6 @@ from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway import gateway as gateway_module
 from soulsgraph_clusters.fleet.gateway import runner
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway, host_of
-from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.security import channel_credentials, make_certificate
 from soulsgraph_clusters.fleet.protocol.settings import HELD_FOR_S, Fleet, FleetError, FleetSettings, InUseError
 
@@ -151,12 +150,6 @@ def test_a_message_that_no_host_sends_ends_its_stream_and_no_other(door, message
     bystander.send(door.chunk(1))
     assert bystander.acknowledged(1) == {}
     assert door.verdicts() == [(1, "")]
-
-
-def test_an_unknown_message_is_passed_over(door):
-    client = door.joined()
-    client.send(b"", wire.FromGame().SerializeToString() + b"\xfa\x7f\x03new", door.hello(), door.chunk(1))
-    assert client.acknowledged(1) == {}
 
 
 def test_a_message_above_the_limit_ends_its_stream(door):

@@ -1,6 +1,5 @@
 """One stage after another: games stay connected, and what comes between two stages is refused by the next one."""
 
-import errno
 import threading
 import time
 from contextlib import closing
@@ -14,7 +13,6 @@ from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.gateway import admission, connections
 from soulsgraph_clusters.fleet.protocol.settings import State
 from soulsgraph_clusters.fleet.store import Journal
-from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.games.link import GameSettings
 
 NEXT = "the next one"
@@ -57,26 +55,6 @@ def test_a_chunk_that_comes_between_two_stages_is_refused_by_the_next_one(door):
     door.begin_stage(NEXT)
     assert client.acknowledged(1, 2) == {"other stage": 30}
     assert door.verdicts() == [(2, "other stage")]
-
-
-def test_what_a_stage_could_not_write_is_refused_by_the_next_one(door, monkeypatch):
-    client = door.joined()
-
-    def full(chunk):
-        raise WriteError("journal", OSError(errno.ENOSPC, "full disk"))
-
-    with monkeypatch.context() as failing:
-        failing.setattr(door.journal, "append", full)
-        client.send(door.chunk(1))
-        door.wait_for_note("full disk")
-        door.end_stage()
-    # Nor is it tried between two stages.
-    time.sleep(0.2)
-    assert not client.got("acknowledgement")
-    door.begin_stage(NEXT)
-    assert client.acknowledged(1) == {"other stage": 30}
-    assert door.wait_for_note("is written again")
-    door.gateway.check()
 
 
 def test_what_is_being_written_as_a_stage_ends_is_in_its_journal_and_acknowledged(door, monkeypatch):

@@ -5,7 +5,6 @@ import os
 import signal
 from contextlib import closing
 
-import numpy as np
 import pytest
 
 from fakes.fleet_here import random_weights
@@ -17,7 +16,6 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup
 from soulsgraph_clusters.fleet.actor import process
 from soulsgraph_clusters.fleet.actor.player import Player
-from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, pause, resume
 from soulsgraph_clusters.fleet.gateway import games
 from soulsgraph_clusters.fleet.gateway.admission import ALTERED, Admission
 from soulsgraph_clusters.fleet.gateway.games import RunGames
@@ -102,37 +100,6 @@ def test_games_train_a_stage_by_its_journal_and_the_last_line_is_the_account(set
     assert came == sum(one.decisions for one in records)
 
 
-@pytest.mark.slow
-def test_lanes_and_episodes_of_games_and_of_their_processes_are_apart(build):
-    algorithm = build()
-    algorithm._iteration_end = 10**9
-    chunks, take = [], algorithm._read
-
-    def read(record):
-        chunks.append(take(record))
-        return chunks[-1]
-
-    algorithm._read = read
-
-    def lanes():
-        return [np.unique(chunk.transitions[SKILL].lanes) for chunk in chunks]
-
-    def every_lane():
-        return {lane for each in lanes() for lane in each.tolist()} == {0, 1, 2, 3, 4, 5}
-
-    def processes():
-        return {int(episode) >> 32 for chunk in chunks for episode in chunk.transitions[SKILL].episodes.tolist()}
-
-    # One game may play for long before the other is open.
-    until(lambda: algorithm.training_step() or every_lane(), "play of every lane")
-    _games(algorithm)[0].game.kill()
-    until(lambda: algorithm.training_step() or len(processes()) > 2, "play of the next process")
-    assert every_lane()
-    split = min(len(each) for each in lanes()) and {frozenset(each.tolist()) <= {*range(4)} for each in lanes()}
-    assert split <= {True, False}
-    assert all(len({*each.tolist()} & {0, 1, 2, 3}) in (0, len(each)) or each.min() >= 2 for each in lanes())
-
-
 def test_a_killed_game_is_started_again_while_the_other_plays_on(build, lines, monkeypatch):
     monkeypatch.setattr(process, "RESTART_AFTER_S", (0.5, 1.0))
     algorithm = build()
@@ -174,29 +141,6 @@ def test_a_frozen_game_is_named_and_plays_on_when_it_can(build, lines, monkeypat
         os.kill(pid, signal.SIGCONT)
     until(lambda: algorithm.training_step() or _rows(algorithm)["here/1"].state == State.PLAYING, "play")
     assert algorithm.live_runners == 1
-
-
-@pytest.mark.slow
-def test_a_person_pauses_the_games_and_lets_them_play_again(setup, build):
-    algorithm = build(GAMES[:1])
-    algorithm._iteration_end = 10**9
-    play(algorithm, 50)
-    folder = setup.run.journal(setup.key).parent
-    pause(folder, AFTER_FIGHT)
-    until(lambda: algorithm.training_step() or _rows(algorithm)["here/1"].state == State.PAUSED, "a pause")
-    assert _rows(algorithm)["here/1"].is_put_aside
-    # Nothing comes, and nobody counts the time.
-    algorithm.alone_for_s = 0.0
-    while algorithm._fetch():
-        pass
-    algorithm.training_step()
-    decisions = algorithm.decisions
-    algorithm.training_step()
-    assert algorithm.decisions == decisions
-    assert resume(folder)
-    algorithm.alone_for_s = 300.0
-    play(algorithm, decisions + 50)
-    until(lambda: algorithm.training_step() or _rows(algorithm)["here/1"].state == State.PLAYING, "play")
 
 
 @pytest.mark.slow

@@ -111,13 +111,6 @@ def test_what_is_no_number_is_shown_as_none(here):
 # The file.
 
 
-def test_the_file_holds_what_was_described(here):
-    here.joined(1.0, ticks=5, metrics={"speed": 1.0, "reset_s/aim": 2.0, "lost_episodes/the game is gone": 3.0})
-    written = here.status.update(7, always=True)
-    assert (written.weights_version, written.games[0].lost_episodes) == (7, {"the game is gone": 3})
-    assert here.written() == written
-
-
 def test_a_status_that_cannot_be_written_is_returned_all_the_same(here):
     (here.journal.folder / STATUS_FILE).mkdir()
     assert here.status.update(7).weights_version == 7
@@ -158,13 +151,6 @@ def test_why_a_game_is_gone_stands_in_its_row(here):
     here.leave(connection)
     row = here.rows()["attic/1"]
     assert (row.state, row.note, row.ticks) == ("lost", "silent for 5 s", 5)
-
-
-def test_another_gateway_of_the_stage_remembers_the_games_of_the_one_before(here):
-    here.joined(1.0, finished_decisions=7)
-    here.status.update(1, always=True)
-    (game,) = StatusWriter(here.admission, Connections()).describe(1).games
-    assert (game.name, game.state, game.connected, game.finished) == ("attic/1", "lost", False, 7)
 
 
 @two_pcs

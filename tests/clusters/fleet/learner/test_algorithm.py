@@ -24,8 +24,6 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_envs.core.files import FullDiskError
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import SkillOptions
-from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 BUDGET, SEED = 1500, 11
@@ -215,24 +213,6 @@ def test_a_stage_that_fills_its_journal_again_and_again_comes_to_its_end(stage, 
         algorithm.stop()
     assert 150_000 < largest <= 200_000
     assert 0 < first <= positions[-2]
-
-
-def test_a_stage_is_resumed_as_it_was_begun_with_a_fleet_or_without(stage, tmp_path):
-    first = _trained(stage, until=500)
-    first.save_checkpoint(str(tmp_path / "fleet"))
-    first.stop()
-    config = SkillDQN.get_default_config().debugging(log_level="ERROR")
-    config = config.stage(TASK.skills, NUMBERS, steps_per_round=64, seed=SEED)
-    config.environment(env_config={"scenario": TASK.ground}).env_runners(num_envs_per_env_runner=4)
-    without = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0).build_algo()
-    with pytest.raises(SoulsGraphError, match="fleet"):
-        without.load_checkpoint(str(tmp_path / "fleet"))
-    without.save_checkpoint(str(tmp_path / "without"))
-    without.stop()
-    algorithm = _algorithm(stage)
-    with pytest.raises(SoulsGraphError, match="fleet"):
-        algorithm.load_checkpoint(str(tmp_path / "without"))
-    algorithm.stop()
 
 
 def test_a_replay_of_a_pruned_journal_says_what_is_missing(stage, tmp_path):

@@ -77,14 +77,6 @@ def test_a_pc_without_the_code_or_with_other_code_refuses_a_task_by_the_projects
         StageTask.from_json(text)
 
 
-def test_a_task_that_leaves_out_the_project_of_a_skill_is_refused(task):
-    values = json.loads(task.to_json())
-    with pytest.raises(SoulsGraphError, match="fencing"):
-        StageTask.from_json(json.dumps(values | {"projects": {}}))
-    with pytest.raises(SoulsGraphError, match="skill"):
-        StageTask.from_json(json.dumps(values | {"plays": {"hop": "hop"}, "learns": {}}))
-
-
 @pytest.mark.parametrize("name", ["hostile", "hostile:project", "../hostile", "os"])
 def test_a_hostile_task_causes_no_import(task, tmp_path, monkeypatch, name):
     (tmp_path / "hostile").mkdir()
