@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image, ImageSequence
 
 import soulsgraph as sg
 from fakes.runs import pretend_run
@@ -132,17 +131,6 @@ def test_it_acts_and_is_watched_and_replayed_in_the_scenario_and_from_the_start_
     assert text.startswith("<!doctype html>")
     assert "vordt, start long" in text
     assert "srcdoc" in page._repr_html_()
-
-
-def test_a_film_is_written_by_the_ending_of_its_file_at_the_speed_of_the_game(agent: sg.Run, tmp_path: Path) -> None:
-    film = agent.watch(seconds=0.5, file=tmp_path / "fight.gif")
-    with Image.open(tmp_path / "fight.gif") as gif:
-        lasts_ms = sum(frame.info["duration"] for frame in ImageSequence.Iterator(gif))
-    # And its end for a moment.
-    assert lasts_ms == pytest.approx(500 + 1_500, abs=110)
-    assert "data:image/gif;base64," in film._repr_html_()
-    with pytest.raises(UnknownNameError, match="jpg"):
-        film.save(tmp_path / "fight.jpg")
 
 
 def test_environments_are_made_by_skill_face_and_id_and_as_a_runs_skills_observe(agent: sg.Run) -> None:

@@ -26,7 +26,6 @@ from soulsgraph.runs.evaluate import Setting, evaluation_seeds
 from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.watch import watching
 from soulsgraph.zoo.card import read_card
 from soulsgraph_envs.continual.sequences import sequence_names
 from soulsgraph_envs.core.config import shipped_names, to_table
@@ -94,33 +93,15 @@ def test_a_run_becomes_a_page_beside_an_agent_of_the_zoo(told, run, tmp_path, mo
     assert "vordt-best-0" in page.read_text(encoding="utf-8")
 
 
-def test_a_fight_is_watched_in_the_scenario_from_the_start_and_by_the_versions_that_were_asked_for(
-    told, run, tmp_path, monkeypatch
-):
-    played = []
-    monkeypatch.setattr(watching, "play_fight", _kept(played, watching.play_fight))
-    words = ("watch", run.path, "--seconds", 0.3, "--seed", 3, "--scenario", "vordt", "--start", "long")
-    found = told(*words, "--episodes", 2, "--file", tmp_path / "a.gif")
-    assert [(fight["fight"], fight["agent"]) for fight in found["fights"]] == [(1, "run"), (2, "run")]
-    assert len({fight["seed"] for fight in found["fights"]}) == 2
-    assert {(agent.agent.scenario.name, agent.agent.scenario.start) for agent in played} == {("vordt", "long")}
-    with Image.open(tmp_path / "a.gif") as gif:
-        assert gif.size == (640, 720)
-    other = f"{run.path}@camera=v1, movement=v1"
-    beside = told(*words, "--side-by-side", other, "--random", "dodge", "--only-fight", "--file", tmp_path / "a.png")
-    assert [fight["seed"] for fight in beside["fights"]] == [found["fights"][0]["seed"]] * 2
-    assert [fight["agent"] for fight in beside["fights"]] == ["run", "run@camera=v1,movement=v1"]
-    assert {fight["players"]["dodge"] for fight in beside["fights"]} == {"random"}
-    with Image.open(tmp_path / "a.png") as picture:
-        assert picture.size == (1280, 360)
-
-
-def _kept(played, play_fight):
-    def kept(watched, *rest):
-        played.append(watched)
-        return play_fight(watched, *rest)
-
-    return kept
+def test_a_fight_is_watched_beside_the_versions_that_were_asked_for(told, run, tmp_path):
+    other, picture = f"{run.path}@camera=v1, movement=v1", tmp_path / "a.png"
+    words = ("--scenario", "vordt", "--start", "long", "--random", "dodge", "--seconds", 0.3, "--only-fight")
+    fights = told("watch", run.path, *words, "--side-by-side", other, "--file", picture)["fights"]
+    assert [fight["agent"] for fight in fights] == ["run", "run@camera=v1,movement=v1"]
+    assert {fight["players"]["dodge"] for fight in fights} == {"random"}
+    assert len({fight["seed"] for fight in fights}) == 1
+    with Image.open(picture) as drawn:
+        assert drawn.size == (1280, 360)
 
 
 @pytest.mark.slow
@@ -222,16 +203,6 @@ def test_verify_fails_where_an_agent_plays_otherwise(printed, capsys, tmp_path, 
     (row,) = json.loads(capsys.readouterr().out)
     assert not row["holds"]
     assert (row["changed"], row["found"]["episodes"]) == (["preset"], 16)
-
-
-def test_commands_that_read_take_an_agent_and_write_what_they_are_asked_to(told, tmp_path, monkeypatch):
-    monkeypatch.setattr("soulsgraph.cli.agents._CHECKED", 100)
-    found = told("evaluate", _ONE, "--episodes", 4, "--out", "out")
-    assert (found["preset"], found["training_seed"], found["episodes"]) == ("best", 0, 4)
-    checked = told("data", "export", _ONE, "--onnx", "--out", "onnx")["checked"]
-    assert [one["observations"] for one in checked] == [100] * 5
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["onnx", "out"]
-    assert len([*(tmp_path / "out").iterdir()]) == 3
 
 
 def test_auto_adapts_what_few_decisions_select(told):

@@ -65,16 +65,3 @@ def test_check_ends_with_1_where_a_file_is_damaged(
     assert [one["verdict"] for one in json.loads(capsys.readouterr().out)] == ["damaged"]
     (problem,) = json.loads(printed("report", ".", "--json"))["problems"]
     assert problem.startswith("fight.parquet: ")
-
-
-def test_every_option_of_new_fights_has_files_of_its_own(printed: Run, tmp_path: Path) -> None:
-    plain = ("data", "record", "iudex-phase1-best-0", "--episodes", 1, "--out", "fights", "--json")
-    given = {"scenario": "iudex-phase2", "start": "long", "randomize": "dodge", "random": 0.1}
-    # Only the oracle acts late, and no skill of it is replaced.
-    late = {"delay": 1}
-    printed(*plain)
-    for name, value in given.items():
-        assert json.loads(printed(*plain, f"--{name}", value))["skipped"] == 0, name
-    for words in ((), ("--delay", 1)):
-        assert json.loads(printed("data", "record", "oracle", *plain[3:], *words))["skipped"] == 0
-    assert len(recording_files(tmp_path / "fights")) == len(given) + len(late) + 2

@@ -91,15 +91,6 @@ def test_bytes_that_are_no_truth_values_and_files_of_another_size_are_refused(ta
             check_columns(other, task.spaces, task.terms)
 
 
-def test_a_chunk_fits_no_module_of_other_sizes(task, chunk):
-    data = encode_columns(chunk)
-    ((size, actions),) = task.spaces.values()
-    with pytest.raises(FleetError, match="observations"):
-        check_columns(data, {"lock_on": (size + 1, actions)}, task.terms)
-    with pytest.raises(FleetError, match="lock_on"):
-        check_columns(data, {"lock_on": (size, 1)}, task.terms)
-
-
 def _changed(chunk, change):
     arrays = load(encode_columns(chunk))
     change(arrays)
