@@ -13,7 +13,6 @@
 | uv | the newest by `uv pip install` into an environment of uv's |
 | uv-run | nothing: `uv run --with WHEEL` runs every command |
 | pipx | the core by `pipx install` |
-| peers | nothing: pip resolves mlflow and rl-zoo3 beside it by constraints.txt |
 
 torch is the build that `pip download` takes for the version in constraints.txt: the CPU's where an index or a folder of
 wheels that pip is set up for has it, else CUDA's. Only the core is timed with every package downloaded before.
@@ -32,7 +31,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,6 @@ _FOLDER = ROOT / "build" / "installations"
 #: Several hundred megabytes, and its oldest is what the tests run with.
 _TAKEN_FROM_HERE = ("torch",)
 _AGENT = "iudex-phase1-best-0"
-_PEERS = ("mlflow>=3", "rl-zoo3")
 #: In an empty folder, one after the other.
 _PLAYS = (("watch", _AGENT, "--only-fight", "--file", "fight.gif"), ("evaluate", _AGENT, "--episodes", "20"), ("zoo",))
 _TRAINS = (
@@ -148,7 +146,6 @@ class Installed:
     soulsgraph: tuple[str | Path, ...]
     python: Path | None = None
     took: Call | None = None
-    notes: dict[str, Any] = field(default_factory=dict)
 
 
 def _by_pip(asked: Asked, *wanted: str | Path) -> Installed:
@@ -163,7 +160,11 @@ def _core(asked: Asked) -> Installed:
     wanted = ("-c", CONSTRAINTS, asked.wheel)
     with tempfile.TemporaryDirectory(dir=_FOLDER) as folder:
         call(asked.python, "-m", "pip", "download", "--quiet", "--dest", folder, *wanted)
-    return _by_pip(asked, *wanted)
+    installed = _by_pip(asked, *wanted)
+    assert installed.python is not None
+    if heavy := {"torch", "ray", "pandas", "scipy", "pyarrow"} & _versions(installed.python).keys():
+        sys.exit(f"expected a core that only plays, found {', '.join(heavy)} with it")
+    return installed
 
 
 def _constraints(asked: Asked) -> Installed:
@@ -241,33 +242,6 @@ def _oldest(asked: Asked) -> Installed:
     return Installed((python, "-P", "-c", "from soulsgraph.cli import main; main()"), python, took)
 
 
-def _peers(asked: Asked) -> Installed:
-    """Resolve the peers beside the wheel for training, one by one and together; note what is older than without them.
-
-    By uv, which tries thousands of combinations in the time in which pip tries ten.
-    """
-    uv, python, notes = asked.tool("uv"), asked.environment(), {}
-    resolve = (uv, "pip", "install", "--dry-run", "--python", python, "--constraint", CONSTRAINTS)
-    for peers in ((_PEERS[0],), (_PEERS[1],), _PEERS):
-        lines = call(*resolve, f"{asked.wheel}[train]", asked.torch(), *peers).printed
-        notes[" ".join(peers)] = _older(dict(re.findall(r"^ \+ ([\w.-]+)==([\w.]+)", lines, re.MULTILINE)))
-    return Installed((), python, notes=notes)
-
-
-def _older(chosen: dict[str, str]) -> dict[str, str]:
-    """Return the versions of the peers, and those of what is older than in constraints.txt."""
-    lines = re.findall(r"^([\w.-]+)<=(.+)$", CONSTRAINTS.read_text(encoding="utf-8"), re.MULTILINE)
-    tested = {canonicalize_name(name): version for name, version in lines}
-    peers = [canonicalize_name(Requirement(one).name) for one in _PEERS]
-    shown = {name: chosen[name] for name in peers if name in chosen}
-    older = {
-        name: f"{version}, else {tested[name]}"
-        for name, version in chosen.items()
-        if version != tested.get(name, version)
-    }
-    return shown | older
-
-
 def _versions(python: Path) -> dict[str, str]:
     """Return the version of every dependency of the product that an environment has."""
     names = [canonicalize_name(Requirement(line).name) for line in dependencies()]
@@ -290,7 +264,6 @@ WAYS: dict[str, tuple[Callable[[Asked], Installed], _Commands]] = {
     "uv": (_uv, (*_PLAYS, *_TRAINS)),
     "uv-run": (_uv_run, _PLAYS),
     "pipx": (_pipx, _PLAYS),
-    "peers": (_peers, ()),
 }
 
 
@@ -309,13 +282,7 @@ def take(asked: Asked, whole: bool) -> dict[str, Any]:
         for one in calls
         if re.search("evaluate|--preset", one.command)
     }
-    kept = {
-        "way": asked.way,
-        "python": asked.version,
-        "load_average": round(load, 1),
-        "installed": None,
-        **installed.notes,
-    }
+    kept = {"way": asked.way, "python": asked.version, "load_average": round(load, 1), "installed": None}
     if installed.took:
         kept["installed"] = {"seconds": round(installed.took.seconds, 1), "cpu_s": round(installed.took.cpu_s, 1)}
     if installed.python:
