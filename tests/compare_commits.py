@@ -5,15 +5,13 @@
 
 `training`: each preset that both have, on two seeds: its weights and the rows of its table. `resume`: a stage killed
 after its first checkpoint, then resumed. `fights`: every scenario by every Gymnasium id, actions drawn. Both sides are
-driven by the command line and by Gymnasium alone; where their command lines differ, each side's help says which one is
-its own. Weights are compared without their names.
+driven by the command line and by Gymnasium alone. Weights are compared without their names.
 """
 
 import argparse
 import hashlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -31,10 +29,6 @@ FLOORS = ("platform", "clusters", "policies", "envs")
 SEEDS = (300, 301)
 SMALL = ("--scale", "0.05", "--episodes", "50", "--json")
 PATIENCE_S = 1_200.0
-#: Command lines of one meaning. Of these the first is used whose command and options the tree's help knows.
-TRAIN_ALL = ("curriculum", "train")
-RESUME = ("--resume", "")
-LIST_PRESETS = ("list presets --json", "presets --json")
 
 #: Run in either tree: prints one digest for each scenario and environment.
 _FIGHTS = """
@@ -96,8 +90,7 @@ class Tree:
 
     def presets(self) -> list[str]:
         """Return the names of its presets, as the command line lists them."""
-        listed = json.loads(self._finish(self._soulsgraph(*self._known("", LIST_PRESETS))))
-        return [row["name"] if isinstance(row, dict) else row for row in listed]
+        return [row["name"] for row in json.loads(self._finish(self._soulsgraph("list", "presets", "--json")))]
 
     def findings(self, parts: list[str], presets: Collection[str]) -> Iterator[Finding]:
         """Run the named parts; of `training` these presets."""
@@ -129,7 +122,7 @@ class Tree:
         interrupted = process.poll() is None
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        self._finish(self._train_all(run, "fast", SEEDS[0], resume=True))
+        self._finish(self._train_all(run, "fast", SEEDS[0]))
         yield f"weights after a resume (killed beforehand: {interrupted})", _weights(run)
 
     def _fights(self) -> Iterator[Finding]:
@@ -137,24 +130,8 @@ class Tree:
             name, digest = json.loads(line)
             yield name, digest
 
-    def _train_all(self, run: Path, preset: str, seed: int, *, resume: bool = False) -> "subprocess.Popen[str]":
-        command = self._known("", TRAIN_ALL)
-        words = ["--run", str(run), "--preset", preset, "--seed", str(seed), *SMALL]
-        flags = self._known(command[0], RESUME) if resume else []
-        if flags:  # a run that is resumed this way takes no other plan
-            words = ["--run", str(run), "--json"]
-        return self._soulsgraph(*command, *words, *flags)
-
-    def _known(self, command: str, lines: tuple[str, ...]) -> list[str]:
-        """Return the words of the first of these lines that the help of a command knows."""
-        for line in lines:
-            words = [*command.split(), *line.split()]
-            names, options = [w for w in words if w[0] != "-"], [w for w in words if w[0] == "-"]
-            process = self._soulsgraph(*names[:1], "--help")
-            shown, _ = process.communicate(timeout=PATIENCE_S)
-            if process.returncode == 0 and set(options) <= set(re.split(r"[\s,]+", shown)):
-                return line.split()
-        raise AssertionError(f"{self._root}: its help knows none of {lines}")
+    def _train_all(self, run: Path, preset: str, seed: int) -> "subprocess.Popen[str]":
+        return self._soulsgraph("curriculum", "--run", str(run), "--preset", preset, "--seed", str(seed), *SMALL)
 
     def _soulsgraph(self, *words: str) -> "subprocess.Popen[str]":
         return self._python(["-m", "soulsgraph", *words])

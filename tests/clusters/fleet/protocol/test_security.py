@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from multiprocessing import get_context
 
 import grpc
 import pytest
@@ -157,21 +156,6 @@ def test_a_running_head_sees_what_another_process_issued_and_revoked(tmp_path):
     for act in (other.revoke, lambda pc: other.drain(pc, True)):
         with pytest.raises(FleetError, match="pc-1"):
             act("pc-1")
-
-
-def issue_ten(path, first):
-    for number in range(first, first + 10):
-        Tokens(path).issue(f"pc-{number}")
-
-
-def test_processes_that_issue_at_once_lose_no_token(tmp_path):
-    path, context = tmp_path / "tokens.json", get_context("fork")
-    issuing = [context.Process(target=issue_ten, args=(path, first)) for first in (0, 10, 20)]
-    for process in issuing:
-        process.start()
-    for process in issuing:
-        process.join(PATIENCE_S)
-    assert {*Tokens(path).known} == {f"pc-{number}" for number in range(30)}
 
 
 def test_the_head_keeps_no_token_and_every_secret_has_mode_600(tmp_path):
