@@ -4,11 +4,10 @@
 one folder, where `runs/curriculum` is the run that docs/first_run.md trains; a block whose first line ends in
 `title="NAME"` is that file. Data is read in every run of the tests.
 
-What a page shows as printed is what the block of code before it prints, and says so: `<!-- printed -->` before a block
-or a paragraph, `<!-- printed: training -->` where figures are of an agent that was just trained, `<!-- not printed: why
--->` where no block prints it. `...` in such a block leaves lines out. So are comments behind a command with figures as
-`# 332 of 400, 83.0 %`, and those that begin with `# written:`. `make docs-test` compares all these with what comes out,
-`make docs-write` rewrites them, and keeps what was printed, with the processor, in `docs/results/pages/printed.json`.
+What a page shows as printed is what the block of code before it prints, and says so: `<!-- printed -->` before a block,
+`<!-- printed: training -->` where figures are of an agent that was just trained, `<!-- not printed: why -->` where no
+block prints it. `...` in such a block leaves lines out. `make docs-test` compares all these with what comes out, `make
+docs-write` rewrites them, and keeps what was printed, with the processor, in `docs/results/pages/printed.json`.
 Figures of stored agents are compared exactly on the kind of processor that wrote them. Elsewhere, and where an agent
 was trained, a share has to lie within the printed interval, or within Wilson's of the printed counts; seconds and rates
 are not compared.
@@ -90,11 +89,6 @@ ALL = list(blocks())
 #: What is run before all pages, some of which compare another run with the one that docs/first_run.md trains.
 _TRAIN = Block("README.md", 0, "sh", "", "", "soulsgraph curriculum --run runs/other --seed 1\n")
 _PRINTED = ROOT / "docs" / "results" / "pages" / "printed.json"
-#: A command whose comment has figures of what it prints, and the figures.
-_COMMENTED = re.compile(r"^(?:\.venv/bin/)?soulsgraph .*# .*?\d+ of \d+")
-_FIGURES = re.compile(r"(?P<wins>\d+) of (?P<episodes>\d+)(?:(?P<between>[^\d%]{0,40}?)(?P<percent>\d+\.\d) %)?")
-_MARK = "@line "
-
 
 #: What makes commands of a written project's README small enough, and needs no window.
 _SMALL = {"curriculum": "--scale 0.01", "watch": "--seconds 1 --file project.png"}
@@ -124,7 +118,7 @@ def _run(block: Block, folder: Path, display: str) -> str:
     if block.kind == "python":
         command = [sys.executable, "-c", block.text]
     else:
-        command = ["bash", "-euo", "pipefail", "-c", _marked(block.text)]
+        command = ["bash", "-euo", "pipefail", "-c", block.text]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         command,
@@ -140,15 +134,6 @@ def _run(block: Block, folder: Path, display: str) -> str:
     return done.stdout.replace(f"{folder}/", "").replace(f"{ROOT}/", "")
 
 
-def _marked(text: str) -> str:
-    """Return a shell's block that prints a mark before each command whose comment has figures, and after it."""
-    lines = []
-    for number, line in enumerate(text.splitlines()):
-        commented = _COMMENTED.match(line)
-        lines += [f"echo '{_MARK}{number}'", line, f"echo '{_MARK}'"] if commented else [line]
-    return "\n".join(lines)
-
-
 @pytest.mark.parametrize("block", [block for block in ALL if block.kind in _DATA], ids=str)
 def test_data_can_be_read(block: Block) -> None:
     read = {"toml": tomllib.loads, "yaml": yaml.safe_load, "json": yaml.safe_load}[block.kind]
@@ -157,20 +142,17 @@ def test_data_can_be_read(block: Block) -> None:
 
 @dataclass(frozen=True)
 class Printed:
-    """Something a page shows as printed by `source`; its text begins at `start`.
+    """A block that a page shows as printed by `source`; its text begins at `start`.
 
-    `form` is "lines" for a block, "figures" for words with counts in them: those that the source's line `number`
-    printed, or without one the first. `trained` is whether they are of an agent that was just trained.
+    `trained` is whether its figures are of an agent that was just trained.
     """
 
     page: str
     line: int
     source: Block
-    form: str
     text: str
     start: int
     trained: bool
-    number: int | None = None
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
@@ -189,36 +171,12 @@ def _key(block: Block) -> str:
 def printed_parts() -> Iterator[Printed]:
     """Yield everything that the pages show as printed, page by page."""
     for page in PAGES:
-        text, source = (ROOT / page).read_text(encoding="utf-8"), _TRAIN
-        parts = [block for block in ALL if block.page == page]
-        prose = re.compile(r"^<!-- printed(?P<trained>: training)? -->\n(?! *```)(?P<text>.+?)\n\n", re.M | re.S)
-        paragraphs = list(prose.finditer(text))
-        for one in sorted([*parts, *paragraphs], key=_place):
-            if isinstance(one, re.Match):
-                line = text.count("\n", 0, one.start()) + 2
-                yield Printed(page, line, source, "figures", one["text"], one.start("text"), bool(one["trained"]))
-            elif one.when.startswith("printed"):
-                yield Printed(page, one.line, source, "lines", one.text, one.start, "training" in one.when)
+        source = _TRAIN
+        for one in (block for block in ALL if block.page == page):
+            if one.when.startswith("printed"):
+                yield Printed(page, one.line, source, one.text, one.start, "training" in one.when)
             elif one.run and not one.file:
                 source = one
-                yield from _inside(one)
-
-
-def _place(part: Block | re.Match[str]) -> int:
-    return part.start if isinstance(part, Block) else part.start("text")
-
-
-def _inside(block: Block) -> Iterator[Printed]:
-    """Yield the comments of a block of code that show what its commands print."""
-    at = block.start
-    for number, line in enumerate(block.text.splitlines(keepends=True)):
-        if _COMMENTED.match(line):
-            comment = line.index("# ")
-            text, trained = line[comment:], " runs/" in line
-            yield Printed(block.page, block.line + 1 + number, block, "figures", text, at + comment, trained, number)
-        elif line.startswith("# written:"):
-            yield Printed(block.page, block.line + 1 + number, block, "lines", line[2:], at + 2, False)
-        at += len(line)
 
 
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
@@ -237,8 +195,8 @@ def _shape(line: str) -> str:
 
 
 def _lines_of(text: str) -> list[str]:
-    """Return the lines of what was printed, without blank ones, marks, and progress that more of it follows."""
-    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith(_MARK)]
+    """Return the lines of what was printed, without blank ones, and progress that more of it follows."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     progress = [found[1] if (found := _PROGRESS.match(line)) else None for line in lines]
     return [
         line for line, now, then in zip(lines, progress, [*progress[1:], None], strict=True) if not now or now != then
@@ -311,17 +269,8 @@ def _within(shown: tuple[str, str], came: tuple[str, str]) -> bool:
     return of == now_of and low <= now / of <= high
 
 
-def _first_counts(output: str, number: int | None) -> tuple[str, str, str] | None:
-    """Return the first counts with their percentage that a block, or one line of it, printed."""
-    text = output if number is None else output.partition(f"{_MARK}{number}\n")[2].partition(_MARK)[0]
-    found = re.search(r"([\d,]+)/([\d,]+) +([\d.]+) %", text)
-    return (found[1], found[2], found[3]) if found else None
-
-
 def compared(part: Printed, output: str, exact: bool) -> tuple[str, str]:
     """Return what is wrong with what a page shows, empty if nothing is, and the text that it should show."""
-    if part.form == "figures":
-        return _compared_figures(part, _first_counts(output, part.number), exact)
     lines = _aligned(part.text, _lines_of(output))
     shown = part.text.splitlines()
     if lines is None:
@@ -336,21 +285,6 @@ def compared(part: Printed, output: str, exact: bool) -> tuple[str, str]:
     for at, line in lines:
         shown[at] = _with_times_of(shown[at], line)
     return "\n".join(wrong), "\n".join(shown) + "\n"
-
-
-def _compared_figures(part: Printed, came: tuple[str, str, str] | None, exact: bool) -> tuple[str, str]:
-    shown = _FIGURES.search(part.text)
-    if shown is None or came is None:
-        return (
-            f"{part}: expected counts as 332 of 400 here and in the output, found {part.text!r} and {came}",
-            part.text,
-        )
-    counts = shown["wins"], shown["episodes"]
-    same = counts == came[:2] and shown["percent"] in (None, came[2])
-    holds = same if exact else _within(counts, (came[0], came[1]))
-    figures = f"{came[0]} of {came[1]}" + ("" if shown["percent"] is None else f"{shown['between']}{came[2]} %")
-    text = part.text[: shown.start()] + figures + part.text[shown.end() :]
-    return "" if holds else f"{part}: shows {shown[0]!r}, and out came {' '.join(came)} %", text
 
 
 def _kept() -> dict[str, Any]:
@@ -383,7 +317,7 @@ def rewrite_pages(outputs: Mapping[str, str]) -> list[str]:
 def _shortened(output: str) -> list[str]:
     """Return the lines of an output that pages may show: blank ones and much of the progress are left out."""
     kept = set(_lines_of(output))
-    return [line.rstrip() for line in output.splitlines() if line.rstrip() in kept or line.startswith(_MARK)]
+    return [line.rstrip() for line in output.splitlines() if line.rstrip() in kept]
 
 
 _LEARNS = re.compile(
