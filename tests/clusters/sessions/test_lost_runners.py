@@ -16,7 +16,7 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, training_scenario
 from soulsgraph_policies.learning import env_runners
 from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
+from soulsgraph_policies.learning.env_runners import CHUNKS_PER_CALL, SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 pytestmark = pytest.mark.slow
@@ -70,6 +70,15 @@ def train_until(stage, words, caplog):
     while not re.search(words, caplog.text):
         stage.train()
         assert not stage.finished
+
+
+def test_a_requested_stop_waits_for_the_end_of_the_round(stage):
+    stage.stop_requested = lambda: stage.decisions > 0
+    stage.train()
+    assert 0 < stage.decisions <= 2 * CHUNKS_PER_CALL * ROUND
+    stage.stop_requested = lambda: False
+    stage.train()
+    assert stage.decisions >= 1_000
 
 
 def test_a_frozen_runner_holds_up_nothing_and_plays_when_it_is_back(stage, caplog, monkeypatch):
