@@ -9,9 +9,10 @@ import pytest
 
 from soulsgraph.runs import run_folder
 from soulsgraph.runs.plan import Plan
-from soulsgraph.runs.run_folder import RunFolder, RunFolderError
+from soulsgraph.runs.run_folder import RunFolder, RunFolderError, check_given
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
 from soulsgraph_envs.core.machine import Memory
+from soulsgraph_policies.learning.hyperparameters import PRESETS
 
 
 @pytest.fixture
@@ -63,6 +64,12 @@ def test_two_never_write_one_run(run):
         pass
     with RunFolder.open(run.path).locked():
         pass
+
+
+def test_a_value_that_contradicts_a_runs_plan_is_refused_and_what_the_preset_has_does_not(run):
+    check_given(run.path, run.plan, {"seed": 5, "lanes": PRESETS["best"].lanes})
+    with pytest.raises(SoulsGraphError):
+        check_given(run.path, run.plan, {"lanes": 3})
 
 
 def test_a_run_whose_holder_ends_by_itself_while_it_is_looked_at_is_not_refused(run, monkeypatch):
