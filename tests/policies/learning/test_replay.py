@@ -1,9 +1,11 @@
 """The replay buffer: what is kept, what is drawn, and what is learned from it."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soulsgraph_policies.agents.inference import RunningNormalizer
@@ -68,90 +70,64 @@ def test_observations_are_normalised_by_todays_statistics_and_clipped() -> None:
     assert abs(batch.observations).max() == np.float32(1.2)
 
 
-def _chain(rewards: list[float], ends: dict[int, bool], lanes: int = 1) -> Transitions:
-    """Decisions of lanes in turn that observe their count; an end is a termination or a truncation."""
-    count = len(rewards)
-    lane = np.arange(count) % lanes
-    episodes = np.zeros(count, np.int64)
+def _chain(count: int, lanes: int = 1, ends: Mapping[int, bool] = MappingProxyType({})) -> Transitions:
+    """Decisions of lanes in turn that observe their number; an end is a termination or a truncation."""
+    numbers = np.arange(count)
+    lane, episodes = numbers % lanes, np.zeros(count, np.int64)
     for end in ends:
-        episodes[(np.arange(count) > end) & (lane == end % lanes)] += 1
-    numbers = np.arange(count, dtype=np.float32)
+        episodes[(numbers > end) & (lane == end % lanes)] += 1
     return Transitions(
         observations=np.stack([numbers, lane], axis=1).astype(np.float32),
         next_observations=np.stack([numbers + lanes, lane], axis=1).astype(np.float32),
-        actions=np.arange(count),
-        rewards=np.array(rewards, np.float32),
-        terminated=np.array([ends.get(i, False) for i in range(count)]),
-        ticks=np.arange(count) + 1,
+        actions=numbers,
+        rewards=np.array([7 * number % 32 for number in numbers], np.float32),
+        terminated=np.array([ends.get(number, False) for number in range(count)]),
+        ticks=1 + numbers % 3,
         lanes=lane,
         episodes=episodes,
     )
 
 
-def _part(chain: Transitions, rows: Any) -> Transitions:
-    return Transitions(*(values[rows] for values in vars(chain).values()))
-
-
-def _drawn(buffer: ReplayBuffer) -> dict[int, tuple[float, float, float]]:
-    """Return what is learned from each decision: return, discount, and the decision that it bootstraps from."""
-    batch = _sampled(buffer, 400)
+@settings(max_examples=60)
+@given(
+    n_step=st.integers(1, 4),
+    semi_markov=st.booleans(),
+    lanes=st.integers(1, 3),
+    ends=st.dictionaries(st.integers(0, 17), st.booleans(), max_size=4),
+    lost=st.sets(st.integers(0, 17), max_size=3),
+    size=st.integers(1, 18),
+)
+def test_returns_end_with_their_episode_or_a_lost_transition_and_discount_by_ticks_where_that_is_asked_for(
+    n_step: int, semi_markov: bool, lanes: int, ends: dict[int, bool], lost: set[int], size: int
+) -> None:
+    buffer, chain = _buffer(12, n_step=n_step, semi_markov=semi_markov, gamma=0.5), _chain(18, lanes, ends)
+    added = [number for number in range(18) if number not in lost]
+    for begin in range(0, len(added), size):
+        buffer.add(Transitions(*(values[added[begin : begin + size]] for values in vars(chain).values())))
+    expected = {}
+    for first in added[-12:]:
+        total, discount, last = 0.0, 1.0, first
+        for step in range(n_step):
+            following = last + lanes
+            goes_on = following in added and chain.episodes[following] == chain.episodes[last]
+            total += discount * chain.rewards[last]
+            # Sutton, Precup & Singh 1999: a decision of k ticks discounts what follows by gamma ** k.
+            discount *= 0.5 ** (chain.ticks[last] if semi_markov else 1)
+            if chain.terminated[last]:
+                discount = 0.0
+            if discount == 0.0 or step == n_step - 1 or not goes_on:
+                break
+            last = following
+        expected[first] = (total, discount, last + lanes)
+    batch = _sampled(buffer, 600)
     columns = (batch.actions, batch.rewards, batch.discounts, batch.next_observations[:, 0])
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return {int(action): (reward, discount, following) for action, reward, discount, following in rows}
-
-
-def test_n_step_returns_end_with_the_episode_and_bootstrap_where_it_was_truncated() -> None:
-    buffer = _buffer(16, n_step=3, gamma=0.5)
-    # Decision 3 terminates its episode, decision 5 is the last before a horizon, 6 and 7 lie in a third.
-    buffer.add(_chain([1, 2, 4, 8, 16, 32, 64, 128], {3: True, 5: False}))
-    assert _drawn(buffer) == {
-        0: (1 + 2 / 2 + 4 / 4, 0.125, 3),
-        1: (2 + 4 / 2 + 8 / 4, 0.0, 4),
-        2: (4 + 8 / 2, 0.0, 4),
-        3: (8, 0.0, 4),
-        4: (16 + 32 / 2, 0.25, 6),
-        5: (32, 0.5, 6),
-        6: (64 + 128 / 2, 0.25, 8),
-        7: (128, 0.5, 8),
-    }
-
-
-def test_n_step_returns_follow_each_lane_by_itself_whatever_the_chunks() -> None:
-    whole, parts = (_buffer(12, n_step=2, gamma=0.5) for _ in range(2))
-    chain = _chain([float(2**i) for i in range(12)], {4: True}, lanes=2)
-    whole.add(chain)
-    for i in range(0, 12, 3):
-        parts.add(_part(chain, slice(i, i + 3)))
-    assert _drawn(whole) == _drawn(parts)
-    assert _drawn(whole)[0] == (1 + 4 / 2, 0.25, 4)
-    assert _drawn(whole)[1] == (2 + 8 / 2, 0.25, 5)
-    assert _drawn(whole)[4] == (16, 0.0, 6)
-    assert _drawn(whole)[11] == (2048, 0.5, 13)
-
-
-def test_n_step_returns_never_bridge_a_lost_transition_or_an_overwritten_one() -> None:
-    buffer = _buffer(4, n_step=3, gamma=0.5)
-    chain = _chain([1, 2, 4, 8, 16, 32], {})
-    buffer.add(_part(chain, [0, 1, 3, 4]))  # 2 was lost on its way.
-    assert _drawn(buffer)[1] == (2, 0.5, 2)
-    assert _drawn(buffer)[3] == (8 + 16 / 2, 0.25, 5)
-    buffer.add(_part(chain, [5]))  # Over decision 0.
-    assert _drawn(buffer)[3] == (8 + 16 / 2 + 32 / 4, 0.125, 6)
-    assert 0 not in _drawn(buffer)
-
-
-def test_semi_markov_discount_is_that_of_the_ticks_a_return_spans() -> None:
-    # Sutton, Precup & Singh 1999: a decision of k ticks discounts what follows by gamma ** k.
-    one, two = (_buffer(8, n_step=n, semi_markov=True, gamma=0.5) for n in (1, 2))
-    for buffer in (one, two):
-        buffer.add(_chain([1, 8, 32], {2: True}))  # Of 1, 2 and 3 ticks.
-    assert _drawn(one) == {0: (1, 0.5, 1), 1: (8, 0.25, 2), 2: (32, 0.0, 3)}
-    assert _drawn(two) == {0: (1 + 8 / 2, 0.125, 2), 1: (8 + 32 / 4, 0.0, 3), 2: (32, 0.0, 3)}
+    drawn = zip(*(column.tolist() for column in columns), strict=True)
+    assert {int(action): rest for action, *rest in drawn} == {first: [*one] for first, one in expected.items()}
 
 
 def test_prioritised_draws_follow_the_newest_errors_and_their_weights_undo_the_bias() -> None:
     buffer = _buffer(4, alpha=1.0, beta=0.5)
-    buffer.add(_chain([0, 1, 2, 3], {}))
+    buffer.add(_chain(4))
     actions = _sampled(buffer, 64).actions
     buffer.learned(np.array([1.0, 1.0, 2.0, 4.0], np.float32)[actions])
     batch = _sampled(buffer, 40_000, 1)
