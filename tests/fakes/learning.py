@@ -1,32 +1,32 @@
-"""An env runner without a game, for tests of the learner: random linear dynamics."""
+"""An env runner without a game, for tests of the learner: states are drawn, whatever is done."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.combat.rollout import Episodes, Flags, Floats, Integers
+from soulsgraph_envs.combat.rollout import Episodes, Floats, Integers
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights, layer_names
 from soulsgraph_policies.learning.env_runners import ChunkRunner
 from soulsgraph_policies.learning.sampler import Chunk, Transitions
 
-#: Columns spread far apart, so that a learner that forgot to normalise would not learn.
-_SPREAD = 20.0
 _DEATH, _HORIZON = 0.02, 50
 _SAVED = ("states", "lengths", "returns", "begun")
 
 
-class LinearRunner(ChunkRunner):
-    """Sample lanes of x' = A x + B[action] + noise for each module, episodes of 50 at most.
+class DrawingRunner(ChunkRunner):
+    """Sample lanes of drawn states for each module, episodes of 50 at most.
 
-    A module named in `env_config["paces"]` decides only once in that number of rounds.
+    A module named in `env_config["paces"]` decides only once in that number of rounds; a runner whose index is in
+    `env_config["waits_s"]` waits so long before it samples.
     """
 
     def make_env(self) -> None:
-        """Draw the dynamics, the same for every runner of a seed."""
+        """Begin the lanes of every module."""
         paces = self.config.env_config.get("paces", {})
         self._lanes = {module: _Lanes(self, module, paces.get(module, 1)) for module in self.config.sampled_modules}
         self._rounds = 0
@@ -40,6 +40,7 @@ class LinearRunner(ChunkRunner):
 
     def sample(self, **_: Any) -> list[Chunk]:
         """Return rounds of the lanes until a module that learns has as many decisions as one sample may hold."""
+        time.sleep(self.config.env_config.get("waits_s", {}).get(self.worker_index, 0.0))
         playing = [lanes for lanes in self._lanes.values() if self._learns(lanes.module)] or [*self._lanes.values()]
         most = max(self.config.steps_per_round, playing[0].count)
         parts: list[Chunk] = []
@@ -70,17 +71,12 @@ class LinearRunner(ChunkRunner):
 
 
 class _Lanes:
-    """The lanes of one module, with dynamics of their own."""
+    """The lanes of one module."""
 
-    def __init__(self, runner: LinearRunner, module: str, pace: int) -> None:
+    def __init__(self, runner: DrawingRunner, module: str, pace: int) -> None:
         self._runner, self.module, self.pace = runner, module, pace
         config = runner.config
-        observation, action = config.module_spaces()[module]
-        size, choices = observation.shape[0], int(action.n)  # type: ignore[index, attr-defined]
-        fixed = np.random.default_rng(config.stage_seed)
-        self._drift = (0.9 * np.linalg.qr(fixed.standard_normal((size, size)))[0]).astype(np.float32)
-        self._push = fixed.standard_normal((choices, size)).astype(np.float32)
-        self._scale = np.geomspace(1.0, _SPREAD, size).astype(np.float32)
+        self._size = config.module_spaces()[module][0].shape[0]  # type: ignore[index]
         self._index = runner.worker_index or 0
         self._seed = config.stage_seed or 0
         self.count: int = config.num_envs_per_env_runner
@@ -95,21 +91,19 @@ class _Lanes:
         self._begun = np.full(self.count, incarnation << 24)
 
     def _draw(self, lanes: int) -> Floats:
-        return self._random.standard_normal((lanes, self._drift.shape[0])).astype(np.float32)
+        return self._random.standard_normal((lanes, self._size)).astype(np.float32)
 
     def step(self) -> tuple[Transitions, Episodes]:
         """Decide once in every lane."""
-        actions = self._act(self._states * self._scale)
-        noise = 0.1 * self._draw(self.count)
-        following = (self._states @ self._drift.T + 0.3 * self._push[actions] + noise).astype(np.float32)
-        rewards = -np.abs(following[:, 0])
+        actions, following = self._act(self._states), self._draw(self.count)
+        rewards = (self._states[:, 0] * actions - np.abs(following[:, 0])).astype(np.float32)
         self._lengths += 1
         self._returns += rewards
         terminated = self._random.random(self.count) < _DEATH
         ended = np.flatnonzero(terminated | (self._lengths >= _HORIZON))
         transitions = Transitions(
-            observations=self._states * self._scale,
-            next_observations=following * self._scale,
+            observations=self._states,
+            next_observations=following.copy(),
             actions=actions,
             rewards=rewards,
             terminated=terminated,
@@ -118,7 +112,16 @@ class _Lanes:
             episodes=self._begun.copy(),
         )
         self._begun[ended] += 1
-        episodes = self._close(ended, terminated)
+        episodes = Episodes(
+            lanes=ended,
+            lengths=self._lengths[ended],
+            seconds=self._lengths[ended].astype(np.float64),
+            won=np.zeros(len(ended), np.bool_),
+            died=terminated[ended],
+            rows=np.ones((len(ended), STATE_SIZE), np.float32),
+            terms=self._returns[ended, None],
+        )
+        self._lengths[ended], self._returns[ended] = 0, 0.0
         self._states = following
         self._states[ended] = self._draw(len(ended))
         return transitions, episodes
@@ -130,19 +133,6 @@ class _Lanes:
         explores = self._random.random(self.count) < rate
         random = self._random.integers(0, values.shape[1], self.count)
         return np.where(explores, random, values.argmax(axis=1)).astype(np.int64)
-
-    def _close(self, ended: Integers, died: Flags) -> Episodes:
-        episodes = Episodes(
-            lanes=ended,
-            lengths=self._lengths[ended],
-            seconds=self._lengths[ended].astype(np.float64),
-            won=np.zeros(len(ended), np.bool_),
-            died=died[ended],
-            rows=np.ones((len(ended), STATE_SIZE), np.float32),
-            terms=self._returns[ended, None],
-        )
-        self._lengths[ended], self._returns[ended] = 0, 0.0
-        return episodes
 
     def get_state(self) -> dict[str, Any]:
         """Return everything that the next decision depends on."""

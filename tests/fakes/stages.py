@@ -9,7 +9,7 @@ import numpy as np
 from ray.rllib.core.learner.training_data import TrainingData
 from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
-from fakes.learning import LinearRunner
+from fakes.learning import DrawingRunner
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning.algorithm import SkillDQN
@@ -31,9 +31,9 @@ def configured(
     paces: Mapping[str, int] | None = None,
     **stage: Any,
 ) -> SkillDQNConfig:
-    """Return the configuration of a stage that `LinearRunner` plays, of seed 1 unless another is named."""
+    """Return the configuration of a stage that `DrawingRunner` plays, of seed 1 unless another is named."""
     config = SkillDQN.get_default_config().stage(skills, numbers, steps_per_round, **{"seed": 1, **stage})
-    config.env_runners(env_runner_cls=LinearRunner, num_envs_per_env_runner=lanes)
+    config.env_runners(env_runner_cls=DrawingRunner, num_envs_per_env_runner=lanes)
     config.environment(env_config={"paces": paces or {}})
     return config
 

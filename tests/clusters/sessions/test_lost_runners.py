@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import ray
 
-from fakes.learning import LinearRunner
+from fakes.learning import DrawingRunner
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -30,7 +30,7 @@ def _session():
         yield
 
 
-def make_stage(budget, synchronous=False, runner=LinearRunner, callbacks=None, **sampled):
+def make_stage(budget, synchronous=False, runner=DrawingRunner, callbacks=None, **sampled):
     config = SkillDQN.get_default_config().debugging(log_level="CRITICAL").callbacks(**callbacks or {})
     skills = [make_skill("camera")]
     config = config.stage(skills, skill_hyperparameters(budget), ROUND, seed=1, synchronous=synchronous)
@@ -180,13 +180,13 @@ def test_synchronous_runners_repeat_the_same_weights_however_slow_one_is():
 def failing_runners():
     """Return classes that workers get by value: they cannot import this module."""
 
-    class Unmade(LinearRunner):
+    class Unmade(DrawingRunner):
         def make_env(self):
             if self.worker_index:
                 raise GameError("game: expected the window of the game, found none; start it.")
             super().make_env()
 
-    class Faulty(LinearRunner):
+    class Faulty(DrawingRunner):
         def sample(self, **_):
             return {}["no such value"]
 
