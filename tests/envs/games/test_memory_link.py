@@ -68,12 +68,3 @@ def test_link_tells_a_game_that_has_ended_and_finds_the_next():
         link.attach(PATIENCE_S)
         assert link.game.reader.pid == second.pid
         link.close()
-
-
-def test_link_waits_no_longer_than_told_for_a_game_that_is_not_there():
-    waits = []
-    link = MemoryLink(GameSettings(process="no-such-game.exe"), open_device=lambda _: FakeDevice(), sleep=waits.append)
-    with pytest.raises(LinkError, match=r"no-such-game\.exe"):
-        link.attach(0.0)
-    assert not waits
-    link.close()

@@ -1,4 +1,4 @@
-"""What every reader does: typed values, chains, scans; and values that do not fit."""
+"""What every reader does: scans, texts, and values that do not fit."""
 
 import math
 
@@ -10,15 +10,6 @@ from soulsgraph_envs.games.address_map import compile_pattern, decode_text, pack
 from soulsgraph_envs.games.memory_reader import BadAddressError, Module
 
 PAGE = 4096
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"), [("i32", -(2**31)), ("i32", 2**31 - 1), ("f32", 0.5), ("u8", 200), ("u32", 2**32 - 1)]
-)
-def test_a_value_comes_in_one_read_of_its_own_bytes(kind, value):
-    reader = FakeReader(FakeProcess({0x1000: pack(kind, value)}))
-    assert reader.read_value(0x1000, kind) == value
-    assert reader.reads == [(0x1000, len(pack(kind, value)))]
 
 
 def test_scan_finds_what_crosses_the_pieces_it_reads():

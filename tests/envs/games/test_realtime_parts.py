@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import pytest
 
 from fakes.realtime import FakeLink, FakeTime
@@ -12,7 +10,6 @@ from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games import readings
 from soulsgraph_envs.games.cycle_timer import Clock
-from soulsgraph_envs.games.episode_start import check_fits
 from soulsgraph_envs.games.link import (
     FIELDS,
     DriverState,
@@ -201,14 +198,6 @@ def test_a_lost_key_is_in_doubt_since_it_was_pressed_whatever_others_do(lost: Co
     with pytest.raises(EpisodeLostError, match="keys") as told:
         press_in_vain(KeyEffects(PLAYER, looking(-1.0)), lost | Control.CAMERA_LEFT)
     assert told.value.doubtful_ticks == doubtful
-
-
-@pytest.mark.parametrize(("more", "fits"), [(1.0, True), (-1.0, True), (1.25, False), (-1.25, False)])
-def test_a_boss_fits_a_scenario_to_a_point_of_hp(more: float, fits: bool) -> None:
-    scenario = load_scenario("iudex-phase1")
-    reading = {"boss_name": "c5110", "boss_hp_max": scenario.boss_hp_full + more}
-    with nullcontext() if fits else pytest.raises(GameError, match="journey"):
-        check_fits(scenario, reading, "c5110")
 
 
 @pytest.mark.parametrize("said", ["3012", "-1", "Attack3012"])

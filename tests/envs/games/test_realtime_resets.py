@@ -18,17 +18,6 @@ from soulsgraph_envs.games.link import GameSettings
 SCENARIO = load_scenario("iudex-phase1")
 
 
-def test_a_clock_at_another_speed_is_refused(table: FakeTable) -> None:
-    write = table.link.write
-
-    def keep_fast(values: Mapping[str, float]) -> None:
-        write(values | {"game_speed": 3.0} if "game_speed" in values else values)
-
-    table.link.write = keep_fast  # type: ignore[method-assign]
-    with pytest.raises(GameError, match="speed"):
-        table.reset(seed=2)
-
-
 @pytest.mark.parametrize("reload_after_s", [1e-6, 900.0])
 def test_keys_that_reach_nobody_end_the_reset(reload_after_s: float) -> None:
     table = FakeTable(GameSettings(reload_after_s=reload_after_s))

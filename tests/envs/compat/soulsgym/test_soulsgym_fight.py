@@ -1,22 +1,10 @@
-"""A state of SoulsGym's, and the files of its fights."""
+"""A state of SoulsGym's."""
 
 import json
 
 import numpy as np
-import pytest
 
-from soulsgraph_envs.compat.soulsgym.fight import DATA, BossFight, GameState
-from soulsgraph_envs.core.config import Where, load
-from soulsgraph_envs.core.errors import DataError
-
-
-@pytest.mark.parametrize(("written", "named"), [("", "misc"), ("msic = []", "msic")])
-def test_a_fight_has_all_of_soulsgyms_kinds_of_animations(tmp_path, written, named):
-    text = (DATA / "fights" / "vordt.toml").read_text(encoding="utf-8")
-    path = tmp_path / "vordt.toml"
-    path.write_text(text.replace('misc = ["SABreak"]', written), encoding="utf-8")
-    with pytest.raises(DataError, match=rf"animations\.{named}"):
-        load(BossFight, Where(path))
+from soulsgraph_envs.compat.soulsgym.fight import GameState
 
 
 def test_a_state_has_defaults_changes_and_comes_back_from_json():

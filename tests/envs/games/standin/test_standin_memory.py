@@ -53,17 +53,6 @@ def test_every_field_of_a_map_is_read_back(memory: OwnMemory, request: pytest.Fi
     assert found == {name: pytest.approx(values[name]) for name in found}
 
 
-@pytest.mark.parametrize("memory", ["stand-in", GAME], indirect=True)
-def test_what_others_write_is_noticed_once(memory: OwnMemory, request: pytest.FixtureRequest) -> None:
-    game = attach(request.node.callspec.params["memory"])
-    names = {name for name in game.memory.address_map.readable() if FIELDS[name].writable}
-    for name in sorted(names):
-        value = 0.0 if "flag" in FIELDS[name].unit else 77.0
-        game.memory.write({name: value})
-        assert memory.foreign_writes() == {name: value}
-        assert memory.foreign_writes() == {}
-
-
 def test_static_chain_and_walk_lead_to_the_same_boss_as_hand_worked(memory: OwnMemory) -> None:
     enemies = read(memory.image.base + 0x475A7A8, "Q")
     by_chain = read(read(read(enemies, "Q") + 0x320, "Q"), "Q")
