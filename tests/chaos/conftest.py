@@ -40,16 +40,13 @@ class Arena:
 
     def __init__(self, folder, scale, seed=0):
         self.random, self.scale = random.Random(seed), scale
-        self.cable = Cable() if Cable.possible() else None
-        settings = 'certificate = "head.pem"\nkey = "head.key"\n' if self.cable else ""
+        self.cable, settings = Cable(), 'certificate = "head.pem"\nkey = "head.key"\n'
         self.fleet = fleet = FleetInFolder(folder, {"attic": SLOW * 2, "cellar": SLOW, "loft": FAST * 2}, settings)
-        own = Disk.possible(folder)
-        self.disks = {"head": Disk(fleet.run, HEAD_MB), "attic": Disk(fleet.spool(), PC_MB)} if own else {}
-        self.ca = fleet.folder / "head.pem" if self.cable else None
-        if self.cable:
-            code, logs = fleet.call("fleet", "certificates", self.cable.address, "127.0.0.1", "--fleet", fleet.file)
-            assert code == 0, logs
-        self.proxy = Proxy(fleet.port, self.cable.address if self.cable else "127.0.0.1")
+        self.disks = {"head": Disk(fleet.run, HEAD_MB), "attic": Disk(fleet.spool(), PC_MB)}
+        self.ca = fleet.folder / "head.pem"
+        code, logs = fleet.call("fleet", "certificates", self.cable.address, "127.0.0.1", "--fleet", fleet.file)
+        assert code == 0, logs
+        self.proxy = Proxy(fleet.port, self.cable.address)
         head = Head(f"127.0.0.1:{fleet.port}", folder / "cellar.token", channel_credentials(self.ca))
         self.relay = Relay(head, seed)
         #: Processes of games that met a full disk, and those that were killed, with how long ago they were heard.
@@ -61,7 +58,7 @@ class Arena:
     def start_host(self, pc):
         if pc == "cellar":
             return self.fleet.host(pc, self.relay.address)
-        return self.fleet.host(pc, self.proxy.address, self.ca, self.cable.before if self.cable else ())
+        return self.fleet.host(pc, self.proxy.address, self.ca, self.cable.before)
 
     def start_training(self):
         return self.fleet.train(self.scale, supervised=True)
@@ -182,12 +179,13 @@ class Arena:
         self.proxy.close()
         for disk in self.disks.values():
             disk.close()
-        if self.cable:
-            self.cable.close()
+        self.cable.close()
 
 
 @pytest.fixture
 def make_arena(tmp_path):
+    if not (Cable.possible() and Disk.possible(tmp_path)):
+        pytest.skip("this user may not make network namespaces and mount disks here")
     arenas = []
 
     def make(scale, seed=0):

@@ -86,14 +86,14 @@ def _require_both(arena):
 def _cut(arena, seconds):
     _require_both(arena)
     left = arena.fleet.logs("train").count("left")
-    (arena.cable.pull if arena.cable else arena.proxy.cut)()
+    arena.cable.pull()
     try:
         require_still(arena.fleet, "attic", seconds)
         if seconds > 10.0:
             until(lambda: arena.fleet.logs("train").count("left") >= left + 2, "games that left", 30.0)
     finally:
-        (arena.cable.plug if arena.cable else arena.proxy.restore)()
-    return f"nothing of attic for {seconds:g} s by the {'cable' if arena.cable else 'proxy'}"
+        arena.cable.plug()
+    return f"nothing of attic for {seconds:g} s"
 
 
 def repeat_chunks(arena):
@@ -155,8 +155,7 @@ def _note_dropped(arena):
 
 
 def fill_head_disk(arena):
-    logs = arena.fleet.logs("train")
-    before = logs.count("No space left") + logs.count("File too large")
+    before = _refused(arena)
     with _full(arena, "head") as fill:
         until(lambda: fill() or _refused(arena) > before, "a line about the head's disk")
     ended = not arena.training.running
@@ -166,30 +165,17 @@ def fill_head_disk(arena):
 
 
 def _refused(arena):
-    logs = arena.fleet.logs("train")
-    return logs.count("No space left") + logs.count("File too large")
+    return arena.fleet.logs("train").count("No space left")
 
 
 @contextmanager
 def _full(arena, where):
     """Fill a disk; yields what fills it again, where something was deleted meanwhile."""
-    if where in arena.disks:
-        arena.disks[where].fill()
-        try:
-            yield arena.disks[where].fill
-        finally:
-            arena.disks[where].free()
-        return
-    games = psutil.Process(arena.hosts["attic"].pid).children()
-    limited = [psutil.Process(arena.head_pid("GatewayProcess"))] if where == "head" else games
-    limits = [one.rlimit(psutil.RLIMIT_FSIZE) for one in limited]
-    for one, (_, hard) in zip(limited, limits, strict=True):
-        one.rlimit(psutil.RLIMIT_FSIZE, (0, hard))
+    arena.disks[where].fill()
     try:
-        yield lambda: None
+        yield arena.disks[where].fill
     finally:
-        for one, limit in zip(limited, limits, strict=True):
-            one.rlimit(psutil.RLIMIT_FSIZE, limit)
+        arena.disks[where].free()
 
 
 def kill_gateway(arena):

@@ -35,44 +35,20 @@ class Proxy:
 
     def __init__(self, target: int, host: str = "127.0.0.1") -> None:
         self._target, self.delay_s = ("127.0.0.1", target), 0.0
-        #: Pieces that were held back by the delay, and connections that were cut.
-        self.delayed = self.cuts = 0
-        self._moving, self._over = threading.Event(), threading.Event()
-        self._moving.set()
-        self._access, self._open = threading.Lock(), set[socket.socket]()
+        #: Pieces that were held back by the delay.
+        self.delayed = 0
+        self._over = threading.Event()
         self._server = socket.create_server((host, 0))
         self._server.settimeout(_LOOK_EVERY_S)
         self.address = f"{host}:{self._server.getsockname()[1]}"
         self._thread = threading.Thread(target=self._accept, name="proxy", daemon=True)
         self._thread.start()
 
-    def freeze(self) -> None:
-        """Let nothing through; connections stay, and what waits arrives after `go_on`."""
-        self._moving.clear()
-
-    def go_on(self) -> None:
-        """Let bytes through again."""
-        self._moving.set()
-
-    def cut(self) -> None:
-        """Let nothing through, as `freeze`; no connection of before outlives `restore`."""
-        self._moving.clear()
-
-    def restore(self) -> None:
-        """Close the connections that were cut, and let new ones through."""
-        with self._access:
-            self.cuts += len(self._open) // 2
-            for one in self._open:
-                _shut(one)
-        self._moving.set()
-
     def close(self) -> None:
-        """End all connections."""
+        """Take no further connections; those that there are end with either side."""
         self._over.set()
-        self._moving.set()
         self._thread.join()
         self._server.close()
-        self.restore()
 
     def _accept(self) -> None:
         while not self._over.is_set():
@@ -83,7 +59,6 @@ class Proxy:
             threading.Thread(target=self._forward, args=(client,), daemon=True).start()
 
     def _forward(self, client: socket.socket) -> None:
-        self._moving.wait()
         try:
             server = socket.create_connection(self._target, timeout=5.0)
         except OSError:
@@ -91,21 +66,16 @@ class Proxy:
             return
         server.settimeout(None)
         client.settimeout(None)
-        with self._access:
-            self._open |= {client, server}
         back = threading.Thread(target=self._pump, args=(server, client), daemon=True)
         back.start()
         self._pump(client, server)
         back.join()
-        with self._access:
-            self._open -= {client, server}
         client.close()
         server.close()
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(_PIECE):
-                self._moving.wait()
                 if self.delay_s:
                     time.sleep(self.delay_s)
                     self.delayed += 1

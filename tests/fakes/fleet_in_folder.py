@@ -1,6 +1,6 @@
 """A fleet by its commands in one folder, what can be done to it, and the account of what became of its play.
 
-What stands between a PC and the head can be disturbed here: a `Proxy` cuts, holds and delays bytes, a `Relay` repeats
+What stands between a PC and the head can be disturbed here: a `Proxy` delays bytes, a `Relay` repeats
 and swaps chunks, a `Cable` leads to a network namespace of its own and can be pulled, a `Disk` is full.
 """
 
