@@ -68,7 +68,9 @@ def test_a_copy_does_not_lie_within_what_is_copied(tmp_path: Path, below: str) -
     assert sorted(save.folder.rglob("*")) == before
 
 
-def test_a_copy_is_the_whole_folder_and_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_copy_is_the_whole_folder_and_comes_back_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The game of another test may run.
+    monkeypatch.setattr(saves, "program_names", dict)
     save = make_save(tmp_path / "DarkSoulsIII")
     copied = copy_save(save, tmp_path / "saves", NOW)
     assert copied.folder == tmp_path / "saves" / "dark-souls-3-20260102-030405"
