@@ -96,27 +96,6 @@ def test_nothing_is_acknowledged_while_the_journal_cannot_be_written_and_all_of_
     door.check_that_it_serves()
 
 
-def test_a_full_journal_acknowledges_nothing_until_it_is_pruned(open_door, columns):
-    # The tables take 37 kB.
-    room = 52_000 + 8 * len(columns)
-    door = open_door(journal=lambda *words: FullJournal(*words, most_bytes=room))
-    client = door.joined()
-    for sequence in range(1, 6):
-        client.send(door.chunk(sequence))
-        client.acknowledged(sequence)
-    client.send(*(door.chunk(sequence) for sequence in range(6, 12)))
-    until(door.gateway.chunks._fails.is_set, "a full journal")
-    _further_tries()
-    assert door.journal.end < 11
-    written = {sequence for sequence, _ in door.verdicts()}
-    assert {one for answer in client.got("acknowledgement") for one in answer.sequences} == written
-    door.journal.prune(door.journal.end)
-    assert client.acknowledged(*range(1, 12)) == {}
-    assert door.wait_for_note("is written again")
-    assert door.journal.decisions == {"attic/journaled": 11 * 30}
-    assert door.journal.size_bytes <= room
-
-
 @pytest.mark.parametrize(("limit", "most"), [("MOST_WAITING", 2), ("MOST_WAITING_BYTES", 20_000)])
 def test_a_game_whose_chunks_wait_for_room_is_not_silent(open_door, full, monkeypatch, limit, most):
     monkeypatch.setattr(admission, limit, most)
