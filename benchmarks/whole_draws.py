@@ -173,8 +173,9 @@ def main() -> None:
             for one in draw["conditions"]
             for value in one["values"]
         ]
+        described = {**describe_run(), "first": asked.first, "results": results}
         write_rows(asked.out / "whole.parquet", rows)
-        write_json(asked.out / "whole.json", {**describe_run(), "first": asked.first, "results": results})
+        write_json(asked.out / "whole.json", described)
 
 
 if __name__ == "__main__":

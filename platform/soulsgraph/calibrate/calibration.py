@@ -114,6 +114,10 @@ _BENT: Mapping[Source, Sequence[str]] = {
 }
 
 
+#: The logarithms of one in a thousand and of one in twenty, by each other.
+_RARER = 2.3
+
+
 def _doubted(value: ValueFit, kinds: Sequence[str]) -> ValueFit:
     return replace(value, verdict="doubtful") if value.kind in kinds and value.known else value
 
@@ -132,7 +136,9 @@ def _reading_notices(lags: Mapping[Source, Lag], clock_is_right: bool) -> Iterat
 def _move_notices(values: Sequence[ValueFit], new: Mapping[str, str], shipped: BossData) -> Iterator[str]:
     if new:
         yield f"moves that the data lack: {', '.join(new.values())}"
-    counts = {value.key: value.count for value in values if value.kind == "weights" and value.low == 0.0}
+    # Never chosen by less than one chance in a thousand, if it were as shipped: the upper end is one in twenty.
+    rare = [value for value in values if value.kind == "weights" and value.low == 0.0 and value.high]
+    counts = {value.key: value.count for value in rare if (value.shipped or 0.0) > _RARER * (value.high or 0.0)}
     absent = [
         f"{move.title} ({counts[key]} times at hand)"
         for move in shipped.moves

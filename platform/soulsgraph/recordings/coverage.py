@@ -50,6 +50,13 @@ class Coverage:
         self.moves.update(self._bosses[header.scenario].begun(recording))
 
     @property
+    def unseen(self) -> list[str]:
+        """The moves of the bosses in the phases that were fought which never began."""
+        known = [own.titles for own in self._bosses.values()]
+        fought = [title for own in known for phase, titles in own.items() if phase in self._phases for title in titles]
+        return [title for title in dict.fromkeys(fought) if not self.moves[title]]
+
+    @property
     def missing(self) -> list[str]:
         """The columns that a fight lacks, so that something is guessed."""
         return [name for name in _HELPFUL if self._lacking[name]]
@@ -76,7 +83,7 @@ class Coverage:
         """Return it as plain values."""
         seconds = sum(header.result.seconds for header in self.headers)
         whole = {"fights": len(self.headers), "seconds": seconds, "moves": dict(self.moves.most_common())}
-        return {**whole, "obstacles": self.obstacles, "missing": self.missing}
+        return {**whole, "unseen": self.unseen, "obstacles": self.obstacles, "missing": self.missing}
 
     def lines(self) -> Iterator[str]:
         """Yield what a person should know before `calibrate`; nothing of no fight."""
@@ -91,6 +98,8 @@ class Coverage:
             seen = [f"{name} {count}" for name, count in self.moves.most_common()]
             more = [f"{len(seen) - _SHOWN} others"] if len(seen) > _SHOWN else []
             yield f"moves seen: {', '.join([*seen[:_SHOWN], *more])}"
+        if self.unseen:
+            yield f"never seen: {', '.join(self.unseen)}"
         if seldom := sum(count < _SELDOM for count in self.moves.values()):
             yield f"{seldom} of {len(self.moves)} moves were seen less than {_SELDOM} times: record more"
 
@@ -105,6 +114,8 @@ class _Moves:
             bosses = [load_boss(phase.boss) for phase in phases]
         except SoulsGraphError:
             phases, bosses = (), []
+        #: Titles of moves by the phase that they are of.
+        self.titles = {boss.phase: [move.title for move in boss.moves] for boss in bosses}
         self._titles = {move.id: move.title for boss in bosses for move in boss.moves}
         self._idle = {boss.animations.idle.id for boss in bosses}
         self._tables = [

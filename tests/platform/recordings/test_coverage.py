@@ -48,7 +48,10 @@ def test_fights_of_one_kind_are_all_right_and_their_moves_are_counted(games: lis
         began = np.concatenate([[True], (np.diff(numbers) != 0) | (np.diff(times) < 0.0)])
         begun += int((began & np.isin(numbers, list(titles))).sum())
     assert sum(coverage.moves.values()) == begun
+    single = coverage_of(games[:1])
+    assert {*single.unseen} == {*titles.values()} - {*single.moves} != set()
     assert {*coverage.moves} <= {*titles.values()}
+    assert {*coverage.unseen} == {*titles.values()} - {*coverage.moves}
     assert next(iter(coverage.lines())).endswith("of one kind")
 
 
