@@ -107,8 +107,11 @@ def _evidence(source: Source, fight: FightRows, boss: BossData, player: PlayerDa
     walking, standing = np.isin(animation, walks), np.isin(animation, stands)
     against = []
     for rows in _ROWS:
-        walked, stood = (_both(_shifted(one, rows)) for one in (walking, standing))
-        against.append(int((clear & ((walked & ~moved) | (stood & moved))).sum()))
+        walks_now, stands_now = _shifted(walking, rows), _shifted(standing, rows)
+        # A change in the midst of a tick shows at both of its ends, one as it begins at its end alone.
+        wrong = (_both(walks_now) & ~moved).astype(np.int64) + (_both(stands_now) & moved)
+        wrong += (walks_now & ~moved).astype(np.int64) + (stands_now & moved)
+        against.append(int(wrong[clear].sum()))
     return np.array(against)
 
 

@@ -136,7 +136,7 @@ def test_what_several_processes_change_at_once_has_every_change_and_no_fight_is_
     for turn in range(ROUNDS):
         place, found = tmp_path / f"shared_{turn}", [one for one in everything if one[0] == turn]
         tokens = Tokens(place / "tokens.json")
-        assert all(tokens.holder_of(token) == (f"pc-{number}", False) for _, number, token, _ in found)
+        assert all(tokens.holder_of(token) == (f"pc-{number}", True) for _, number, token, _ in found)
         assert {pc for pc, one in tokens.known.items() if one.drained} == {f"pc-{n}" for n in range(PROCESSES)}
         assert len([*(place / "fights").glob("*.parquet")]) == FIGHTS
         assert all(line == "" or "oracle" in line for *_, line in found)
