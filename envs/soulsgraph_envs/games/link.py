@@ -309,11 +309,17 @@ class Operations:
         """Carry out one operation; an optional one leaves out the fields that the map lacks.
 
         Raises:
+            GameError: for a field that is not the operation's, or a value that is no number.
             LinkError: if the game cannot be reached.
         """
+        operation = self._operations[name]
+        if stray := sorted(set(values) - set(operation.fields)):
+            raise GameError(f"operation {name}: expected fields of {', '.join(operation.fields)}; found {stray}.")
         writes = {field: value for field, value in values.items() if field in self._link.writes}
+        if not all(map(isfinite, writes.values())):
+            raise GameError(f"operation {name}: expected numbers, found {writes}.")
         if self.dry_run:
-            _LOG.warning("dry run: %s (%s) would write %s", name, self._operations[name].purpose, writes)
+            _LOG.warning("dry run: %s (%s) would write %s", name, operation.purpose, writes)
         elif writes:
             self._link.write(writes)
 

@@ -115,6 +115,15 @@ def test_supplies_follow_from_the_fields_of_a_map() -> None:
     assert frozenset(Raw.__members__) - without == {"CAMERA_X", "LOCKED", "FLASKS"}
 
 
+def test_operations_refuse_other_fields_and_what_is_no_number() -> None:
+    link = FakeLink(FakeTime())
+    link.attach(1.0)
+    for operation, stray in (("prevent_death", {"no_damage": 1.0}), ("set_boss_hp", {"boss_hp": float("inf")})):
+        with pytest.raises(GameError, match=operation):
+            Operations(link).run(operation, **stray)
+    assert link.writes_log == []
+
+
 def test_optional_operations_do_without_what_the_map_lacks() -> None:
     link = FakeLink(FakeTime(), without=frozenset({"no_move"}))
     link.attach(1.0)
