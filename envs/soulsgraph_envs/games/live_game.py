@@ -432,7 +432,9 @@ class Recovery:
         session = self._session
         command = session.settings.launch
         try:
-            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, **APART)
+            # It outlives this program, whose own output a reader would otherwise never see end.
+            nowhere = subprocess.DEVNULL
+            self._process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere, **APART)
         except OSError as error:
             raise GameError(f"launch: expected a command that runs, found {command[0]}: {error}.") from error
         # A launcher may end long before its game, which outlives this program: somebody has to notice.

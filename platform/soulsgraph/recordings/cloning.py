@@ -155,16 +155,16 @@ def graph_of(fights: Path) -> str:
     Raises:
         RecordingError: if no graph that is known, or more than one, has the skills of all fights.
     """
-    headers = map(read_header, recording_files(fights))
-    played = {frozenset(one.name for one in header.skills) for header in headers if header.source != "fleet"}
-    played -= {frozenset()}
+    headers = [header for header in map(read_header, recording_files(fights)) if header.source != "fleet"]
+    played = {frozenset(one.name for one in header.skills) for header in headers} - {frozenset()}
     if played <= {frozenset(PAPER_GRAPH.order)}:
         return PAPER_GRAPH.name
     fitting = [name for name in graph_names() if played == {frozenset(find_graph(name).order)}]
     if len(fitting) != 1:
         kinds = " and ".join(", ".join(sorted(names)) for names in played)
+        projects = ", ".join(sorted({header.project.name for header in headers if header.project})) or "none"
         known = f"{', '.join(fitting) or 'none'} of {', '.join(graph_names())}"
-        remedy = "name the graph, and where it is a project's the project"
+        remedy = f"name the graph, and where it is a project's the project (of these fights: {projects})"
         raise RecordingError(fights, f"one graph of the skills that fought ({kinds})", known, remedy)
     return fitting[0]
 
