@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from soulsgraph_envs.core.config import read_data
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Raw
-from whole_draws import PROBE_SEED, fighter_in, fights_of, is_wrong, probe_in
+from whole_draws import PROBE_SEED, fighter_in, fights_of, is_wrong, measured_draws, probe_in
 
 DRAWS, MINUTES, MISSING = 16, 20.0, 0.1
 #: The move that is left out, and the one that is added: it strikes around a point ahead of the boss.
@@ -134,12 +133,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=700, help="the first of the sixteen seeds")
     parser.add_argument("--out", type=Path, help="folder for the results")
     asked = parser.parse_args()
-    draws = []
-    with TemporaryDirectory() as folder:
-        for seed in range(asked.first, asked.first + DRAWS):
-            draws.append(measure(seed, Path(folder)))
-            print(f"draw {seed} measured", flush=True)
-    results = {"draws": draws}
+    results = {"draws": measured_draws(measure, ((asked.first + number,) for number in range(DRAWS)))}
     print("\n".join(page_rows(results)))
     if asked.out is not None:
         write_json(asked.out / "misspecified.json", {**describe_run(), "first": asked.first, "results": results})

@@ -10,7 +10,7 @@ time with the probe.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -152,17 +152,23 @@ def describe(draws: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"conditions": list(summaries(draws)), "won": close}
 
 
+def measured_draws(measure: Callable[..., dict[str, Any]], asked: Iterable[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Return what is measured of each draw, by the arguments before the folder, of which the first is the seed."""
+    draws = []
+    with TemporaryDirectory() as folder:
+        for words in asked:
+            draws.append(measure(*words, Path(folder)))
+            print(f"draw {words[0]} measured", flush=True)
+    return draws
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = common.make_parser(__doc__)
     parser.add_argument("--first", type=int, default=600, help="the first of the twenty seeds")
     parser.add_argument("--out", type=Path, help="folder for the results")
     asked = parser.parse_args()
-    draws = []
-    with TemporaryDirectory() as folder:
-        for number, kind in enumerate(KINDS):
-            draws.append(measure(asked.first + number, kind, Path(folder)))
-            print(f"draw {asked.first + number} measured", flush=True)
+    draws = measured_draws(measure, ((asked.first + number, kind) for number, kind in enumerate(KINDS)))
     results = describe(draws)
     text = "\n".join(page_rows(results))
     print(text, results["won"], sep="\n")

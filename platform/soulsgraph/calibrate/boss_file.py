@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -208,8 +207,6 @@ def _keys(key: str, titles: Mapping[str, int]) -> tuple[str | int, ...] | None:
 
 #: Kinds that are times of a move.
 _TIMES = ("length", "tracking", "lunge times", "leap", "start", "end")
-#: The most that a file may have of a kind, where an estimate may be beyond it.
-_MOST = {"arc": 3.2, "chains": 1.0, "rear": 1.0, "damage spread": 1.0, "lunge": 50.0, "walk": 50.0, "back-off": 50.0}
 #: Kinds of which a bounded estimate is nearer to the truth than the shipped value.
 _ESTIMATED = ("weights", "chains", "wait low", "wait high", "start", "end", "reach", "arc", "damage")
 
@@ -220,7 +217,7 @@ def _as_written(value: ValueFit, shipped: BossData) -> float:
         return int(_value_in_file(value))
     times = value.kind in _TIMES and value.key.startswith("moves.")
     factor = shipped.time_factor if times else shipped.damage_factor if value.kind == "damage" else 1.0
-    return min(round(_value_in_file(value) / (factor or 1.0), 5), _MOST.get(value.kind, inf))
+    return round(_value_in_file(value) / (factor or 1.0), 5)
 
 
 def _value_in_file(value: ValueFit) -> float:

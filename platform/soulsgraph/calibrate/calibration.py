@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,7 +64,6 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
 
     What was read late is put right first; where that can't be, the values that it bends are doubtful.
     """
-    shipped_boss = boss
     fights, lags = align(fought.fights, boss, player)
     own = player_fits(fights, player, contact_m(boss, player))
     player = _as_seen(player, own)
@@ -97,52 +96,50 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
         values += _windows(key, again.get(number), struck[number], shipped.get(number), boss)
     values.append(contact_fit(fights, boss.radius_m, player))
     names = {keys[number]: name for number, name in fought.unknown.items() if number in keys}
-    bent = [kind for source, lag in lags.items() if not lag.steady for kind in _BENT[source]]
-    if not clock_is_right(fights):
-        bent += _TIMED
+    timed = clock_is_right(fights)
+    bent = {kind for source, lag in lags.items() if not lag.steady for kind in _BENT[source]}
+    bent |= set() if timed else {*_TIMED}
     values, own = ([_doubted(value, bent) for value in part] for part in (values, own))
-    notices = [*_reading_notices(lags, clock_is_right(fights)), *_move_notices(values, names, shipped_boss)]
+    notices = [*_reading_notices(lags, timed), *_move_notices(values, names, shipped.values())]
     return Calibration(len(fights), fought.seconds, values, own, names, notices)
 
 
-#: Kinds of values that depend on when the boss's animations play, and those that a late source bends.
+#: The kinds of values that depend on when the boss's animations play, and those that each unsteady source biases.
 _TIMED = ("tracking", "lunge", "lunge times", "leap", "start", "end", "reach", "arc", "damage", "distances")
 _BENT: Mapping[Source, Sequence[str]] = {
     "the boss's animation": _TIMED,
     "the player's animation": ("start", "end", "reach", "arc", "damage", "run", "roll", "costs", "protection"),
     "the player's HP": ("damage", "damage spread"),
 }
-
-
-#: The logarithms of one in a thousand and of one in twenty, by each other.
+#: log(1 / 1000) by log(1 / 20): a shipped weight of so many upper ends explains none chosen in one case of a thousand.
 _RARER = 2.3
 
 
-def _doubted(value: ValueFit, kinds: Sequence[str]) -> ValueFit:
+def _doubted(value: ValueFit, kinds: Collection[str]) -> ValueFit:
     return replace(value, verdict="doubtful") if value.kind in kinds and value.known else value
 
 
-def _reading_notices(lags: Mapping[Source, Lag], clock_is_right: bool) -> Iterator[str]:
+def _reading_notices(lags: Mapping[Source, Lag], timed: bool) -> Iterator[str]:
     for source, lag in lags.items():
         if not lag.steady:
             yield f"{source} does not go with the places: what depends on its time is doubtful"
         elif lag.rows:
-            when = "late" if lag.rows > 0 else "early"
-            yield f"{source} was read {abs(lag.rows)} ticks {when}, and is put right"
-    if not clock_is_right:
+            count, when = abs(lag.rows), "late" if lag.rows > 0 else "early"
+            yield f"{source} was read {count} {'tick' if count == 1 else 'ticks'} {when}, which is corrected"
+    if not timed:
         yield "the clock does not go with the animations, as where ticks are missing: times are doubtful"
 
 
-def _move_notices(values: Sequence[ValueFit], new: Mapping[str, str], shipped: BossData) -> Iterator[str]:
+def _move_notices(values: Sequence[ValueFit], new: Mapping[str, str], shipped: Iterable[Move]) -> Iterator[str]:
     if new:
         yield f"moves that the data lack: {', '.join(new.values())}"
-    # Never chosen by less than one chance in a thousand, if it were as shipped: the upper end is one in twenty.
-    rare = [value for value in values if value.kind == "weights" and value.low == 0.0 and value.high]
-    counts = {value.key: value.count for value in rare if (value.shipped or 0.0) > _RARER * (value.high or 0.0)}
+    # Only of a weight that was never chosen the lower end is 0.
+    rare = {value.key: value for value in values if value.kind == "weights" and value.low == 0.0}
+    seldom = ((move, rare[key]) for move in shipped if (key := f"moves.{move.title}.weight") in rare)
     absent = [
-        f"{move.title} ({counts[key]} times at hand)"
-        for move in shipped.moves
-        if (key := f"moves.{move.title}.weight") in counts
+        f"{move.title} ({value.count} times at hand)"
+        for move, value in seldom
+        if value.high is not None and move.weight > _RARER * value.high
     ]
     if absent:
         yield f"moves that were never chosen, rarer than shipped: {', '.join(absent)}"

@@ -21,7 +21,7 @@ _BELIEF = 0.5
 _FEWEST_WAITS = 4
 #: The fewest waits, near and far each, from which near ones are estimated, and how often they are resampled for it.
 _FEWEST_NEAR, _RESAMPLED = 10, 400
-#: The chance that a chain was never longer than those seen although it may be, from which on it may not.
+#: The probability below which no longer chain than those seen means that there is none.
 _CHAIN_DOUBT = 0.001
 #: The most frames from the end of a move to one that is chained to it.
 _AT_ONCE = 1.5
@@ -214,23 +214,20 @@ def _near_ends(near: Doubles, far: Doubles) -> tuple[Doubles, Doubles]:
 def chain_fits(followed: Sequence[tuple[int, bool]], boss: BossData) -> list[ValueFit]:
     """Return the chance of a chain and the most moves in one, from how many were chained and whether one followed."""
     shipped = boss.aggression
-    longest = max((links + 1 for links, followed_at_once in followed if followed_at_once), default=0)
-    most = max(longest, shipped.chain_most)
+    longest = max((links + 1 for links, at_once in followed if at_once), default=0)
     free = [at_once for links, at_once in followed if links < longest]
-    chance = (sum(free) / len(free)) if free else 0.0
-    # Where the longest chain could have gone on often enough, it is the longest.
     ended = sum(links == longest for links, _ in followed)
-    missed = (1.0 - chance) ** ended
-    sure = bool(longest) and missed < _CHAIN_DOUBT
-    if sure:
-        most = longest
-    value = ValueFit("aggression.chain_most", "chains", shipped.chain_most, count=ended)
+    # The longest chain is the limit where it could have gone on often enough.
+    sure = (1.0 - sum(free) / (len(free) + 1.0)) ** ended < _CHAIN_DOUBT
+    most = longest if sure else max(longest, shipped.chain_most)
+    limit = ValueFit("aggression.chain_most", "chains", shipped.chain_most, count=ended)
     if sure or longest > shipped.chain_most:
-        high = float(longest) if sure else None
-        value = replace(value, estimate=float(longest), low=float(longest), high=high)
-        value = replace(value, verdict="determined" if sure and ended >= _FEWEST_WAITS else "bounded")
+        seen = float(longest)
+        limit = replace(limit, estimate=seen, low=seen, high=seen if sure else None)
+        limit = replace(limit, verdict="determined" if sure else "bounded")
     free = [at_once for links, at_once in followed if links < most]
-    return [_share_fit("aggression.chain_chance", "chains", shipped.chain_chance, sum(free), len(free)), value]
+    chance = _share_fit("aggression.chain_chance", "chains", shipped.chain_chance, sum(free), len(free))
+    return [chance, limit]
 
 
 def _share_fit(key: str, kind: str, shipped: float, count: int, total: int) -> ValueFit:

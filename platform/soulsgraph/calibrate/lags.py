@@ -1,4 +1,4 @@
-"""Readings of one source that come late: by how many rows, from events that must coincide, and rows put right.
+"""Sources that are read late: the lag in rows, estimated from events that must coincide, and its correction.
 
 A fighter's place changes while its walking animation plays and not while it stands; HP fall in the row in which the
 player staggers. Places are the measure of the others.
@@ -26,16 +26,16 @@ _COLUMNS: Mapping[Source, Sequence[Raw]] = {
 }
 #: Rows that a source may be late by.
 _ROWS = range(-2, 4)
-#: Two animations played on alike in a step, and a clock is off, by so much.
+#: The largest difference between two animations that advance alike in a step, and the smallest error of a clock, in s.
 _ALIKE_S, _OFF_S = 0.01, 0.04
-#: Who moves faster than so much walks, in m/s.
+#: The speed above which a fighter moves, in m/s.
 _STILL_M_S = 0.15
-#: How much farther than contact the two are where none is in the other's way.
+#: The distance beyond contact at which neither fighter blocks the other.
 _CLEAR_M = 0.3
-#: A lag is clear where it leaves fewer contradictions by so many standard deviations, of counts.
+#: A lag is accepted if it reduces the contradictions by more than this number of standard deviations of counts.
 _SURE = 4.0
-#: Readings are unsteady where their lag leaves more than this share of the contradictions of other lags, of so many at
-#: least; a clock where this share of its steps lasts otherwise than both animations played on in it.
+#: A source is unsteady if its lag leaves more than this share of the mean contradictions over lags, or of `_FEWEST` if
+#: that is more. A clock is wrong if more than this share of its steps differs from the animations.
 _UNSTEADY, _FEWEST, _OTHERWISE = 0.7, 10, 0.02
 
 
@@ -50,19 +50,17 @@ class Lag:
 def align(
     fights: Sequence[FightRows], boss: BossData, player: PlayerData
 ) -> tuple[Sequence[FightRows], dict[Source, Lag]]:
-    """Return fights with every source in the row of its places, and the lags that they had."""
+    """Return fights with the lag of every source removed, and the lags."""
     lags: dict[Source, Lag] = {}
     for source in _COLUMNS:
-        evidence = [_evidence(source, fight, boss, player) for fight in fights]
-        against = np.sum(evidence, axis=0)
-        lags[source] = lag = _lag(against)
+        lags[source] = lag = _lag(np.sum([_evidence(source, fight, boss, player) for fight in fights], axis=0))
         if lag.rows:
             fights = [moved for fight in fights if len(moved := _moved(fight, source, lag.rows)) > 1]
     return fights, lags
 
 
 def clock_is_right(fights: Sequence[FightRows]) -> bool:
-    """Return whether steps of the clock last as long as animations played on in them, but for a few."""
+    """Return whether nearly all steps of the clock are as long as the animations advanced in them."""
     wrong = steps = 0
     for fight in fights:
         lasted, played = np.diff(fight.clock_s), list[Doubles]()
@@ -121,7 +119,7 @@ def _both(flags: Flags) -> Flags:
 
 
 def _shifted(flags: Flags, rows: int) -> Flags:
-    """Return flags as they are so many rows later, (rows,); False beyond the ends."""
+    """Return flags moved up by a number of rows, (rows,); False beyond the ends."""
     later = np.zeros_like(flags)
     if rows >= 0:
         later[: len(flags) - rows] = flags[rows:]
@@ -131,7 +129,7 @@ def _shifted(flags: Flags, rows: int) -> Flags:
 
 
 def _moved(fight: FightRows, source: Source, rows: int) -> FightRows:
-    """Return a fight with a source taken from so many rows later; rows at an end that lack it are gone."""
+    """Return a fight with one source moved up by a number of rows; rows that then lack it are removed."""
     kept = np.arange(max(-rows, 0), len(fight) - max(rows, 0))
     raw = fight.raw[kept]
     columns = np.array(_COLUMNS[source])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log
+from math import exp, inf, log
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,9 @@ DRAWS, _EACH, _FITTED = 10, 100, 400
 #: Standard deviation of the logarithm by which a value that nobody saw is believed to be off, and the largest that an
 #: interval stands for.
 _BELIEF, _WIDEST = 0.2, 0.35
-#: Minutes of the probe that are asked for, for so many moves of which most is open.
+#: The largest values that a boss's file may have, of kinds that are drawn.
+_MOST = {"arc": 3.2, "chains": 1.0, "rear": 1.0, "damage spread": 1.0}
+#: The recording time of the probe that is suggested, and the number of moves that are named with it.
 _MINUTES, _MOVES = 20, 3
 
 
@@ -92,14 +94,15 @@ def drawn(found: Calibration, random: np.random.Generator) -> Calibration:
 
 def _drawn(value: ValueFit, deviations: float) -> ValueFit:
     centre = value.estimate if value.known else value.shipped
-    if not centre or value.kind == "distances" or value.verdict == "unlike the model":
+    fixed = value.kind == "distances" or value.key == "aggression.chain_most" or value.verdict == "unlike the model"
+    if fixed or not centre:
         return value
     spread = _BELIEF
     if value.known:
         low, high = (centre if end is None else max(end, 0.0) for end in (value.low, value.high))
         widths = [log(high / centre) if high > 0.0 else 0.0, log(centre / low) if low else 2.0 * _WIDEST]
         spread = min(max(widths) / 1.96, _WIDEST)
-    number = centre * exp(spread * deviations)
+    number = min(centre * exp(spread * deviations), _MOST.get(value.kind, inf))
     return replace(value, estimate=number, low=number, high=number, verdict="determined")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fakes.realtime import FakeTable
-from fakes.waiting import PATIENCE_S
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.link import GameSettings, RefusedError
@@ -105,6 +106,19 @@ def test_crashed_game_is_lost_and_launched_again_where_the_settings_say_how(tabl
     table.link.restarts_after = 1
     table.reset()
     assert table.link.world.inside
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at a process's files as Linux shows them")
+def test_a_launched_game_holds_no_output_of_this_program(tmp_path: Path) -> None:
+    outputs = tmp_path / "outputs"
+    look = "import os, sys; open(sys.argv[1], 'w').write(' '.join(os.readlink(f'/proc/self/fd/{n}') for n in (1, 2)))"
+    table = FakeTable(GameSettings(launch=(sys.executable, "-c", look, str(outputs))))
+    table.reset()
+    table.link.crashed = True
+    lose(table)
+    table.link.restarts_after = 1
+    table.reset()
+    until(lambda: outputs.exists() and outputs.read_text().split() == ["/dev/null"] * 2, "both outputs")
 
 
 def test_game_that_hangs_for_good_is_ended_and_launched_again() -> None:

@@ -19,7 +19,7 @@ _BOSS_COLUMNS, _PLAYER_COLUMNS = ([first, first + 1, first + 2] for first in (Ra
 
 
 def _read_late(fight: FightRows, source: Source, rows: int) -> FightRows:
-    """Return a fight in which a source shows what was so many rows before."""
+    """Return a fight in which one source is read late by a number of rows."""
     at = np.clip(np.arange(len(fight)) - rows, 0, len(fight) - 1)
     raw = fight.raw.copy()
     columns = {

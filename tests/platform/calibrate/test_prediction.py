@@ -28,13 +28,17 @@ def test_values_are_drawn_as_far_as_they_are_not_known(found: Calibration) -> No
     for value in found.boss:
         centre = value.estimate if value.known else value.shipped
         numbers = [draw[value.key] for draw in draws]
-        if not centre or value.kind == "distances" or value.verdict == "unlike the model":
+        fixed = value.kind == "distances" or value.key == "aggression.chain_most"
+        if not centre or fixed or value.verdict == "unlike the model":
             assert {*numbers} == {value.estimate}
             continue
         spread = np.std([log((number or 0.0) / centre) for number in numbers])
         # Of 200 normal numbers the deviation is within 25 % of the true one but once in ten million.
         if not value.known:
-            assert spread == pytest.approx(0.2, rel=0.25)
+            # Half an arc beyond the whole circle is that.
+            least = 0.08 if value.kind == "arc" else 0.15
+            assert least < spread < 0.25
+            assert value.kind != "arc" or max(number or 0.0 for number in numbers) <= 3.2
         elif value.verdict == "determined":
             assert spread < 0.06
         else:

@@ -50,7 +50,7 @@ def versions_digest(versions: Versions) -> bytes:
 class PlayedFights:
     """What was played, kept by task and versions: fights are repeatable, and most versions stay.
 
-    With `most` only so many results are kept, those that were asked for last.
+    `most` limits the number of results that are kept; the least recently used one is dropped.
     """
 
     def __init__(self, most: int | None = None) -> None:
