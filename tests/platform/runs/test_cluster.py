@@ -68,7 +68,7 @@ def slowed(command: list[str]):
         with suppress(psutil.NoSuchProcess):
             while not ended.wait(0.05):
                 trainer.suspend()
-                ended.wait(0.45)
+                ended.wait(0.95)
                 trainer.resume()
 
     thread = Thread(target=slow_down)
