@@ -159,18 +159,21 @@ class Arena:
             "chunks": sum(len(chunks) for chunks in account.journal.values()),
             "processes_of_games": len(account.journal),
             "acknowledged_chunks_seen_by_the_relay": len(self.relay.acknowledged),
-            "seconds_lost_by_killed_games": sorted(round(one, 2) for one in lost),
+            "seconds_lost_by_killed_games": sorted(one["seconds"] for one in lost),
+            "killed_games": lost,
             "replay": "the same bits",
         }
 
     def lost_by_kills(self, account):
-        """Return how many seconds of play each killed game lost at most: what it finished and nobody has."""
+        """Return a row for each killed game with the seconds of play that it lost at most: finished, and nobody's."""
         lost, finished = [], self.finished()
         for boot, unheard_s in self.kills.items():
             if boot not in self.dropped:
                 # It may have gone on since it was last heard, at its full rate; what it then sent has arrived as well.
                 most = finished.get(boot, 0) + MOST_PER_S * min(unheard_s, HEARD_WITHIN_S)
-                lost.append(max(most - account.arrived(boot), 0.0) / MOST_PER_S)
+                seconds = round(max(most - account.arrived(boot), 0.0) / MOST_PER_S, 2)
+                row = {"game": boot, "finished": finished.get(boot, 0), "unheard_s": round(unheard_s, 2)}
+                lost.append(row | {"arrived": account.arrived(boot), "seconds": seconds})
         return lost
 
     def close(self):

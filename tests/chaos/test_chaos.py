@@ -253,8 +253,8 @@ def test_fault(make_arena, results, fault):
     arena = make_arena(SCALE)
     row = _break(arena, fault)
     found = arena.finish()
-    assert max(found["seconds_lost_by_killed_games"], default=0.0) <= MOST_LOST_S + BUSY_S
     results.setdefault("faults", {})[fault.__name__] = row | found | {"seconds": round(time.monotonic() - began, 2)}
+    assert not [one for one in found["killed_games"] if one["seconds"] > MOST_LOST_S + BUSY_S]
 
 
 def _order(count, seed):
@@ -277,5 +277,6 @@ def test_many_faults_in_one_run(make_arena, results):
         rows.append({"at_s": at_s} | _break(arena, fault))
         print(f"{number:3d} {at_s:7.1f} s {rows[-1]['fault']}: {rows[-1]['seen']}", flush=True)
     found = arena.finish()
-    assert max(found["seconds_lost_by_killed_games"], default=0.0) <= MOST_LOST_S + BUSY_S
     run |= found | {"seconds": round(time.monotonic() - began, 2)}
+    # Written before it is judged: which game lost more tells why.
+    assert not [one for one in found["killed_games"] if one["seconds"] > MOST_LOST_S + BUSY_S]

@@ -20,7 +20,7 @@ from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from soulsgraph_clusters.fleet.gateway.gateway import PUBLISH_EVERY_S
 from soulsgraph_clusters.fleet.gateway.runner import FleetStage, GatewayGroup, JournalRunner, JournalSlice, read_chunk
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus
-from soulsgraph_clusters.fleet.store import JOURNALED, StoredChunk
+from soulsgraph_clusters.fleet.store import JOURNALED
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.sampler import Chunk
@@ -108,7 +108,9 @@ class FleetDQN(SkillDQN):
                 counts[name] = counts.get(name, 0) + len(part)
             if any(counts[name] >= most > 0 for name, most in needed.items()) or not needed:
                 taken = [self._fetched.popleft() for _ in range(place + 1)]
-                self._took(taken)
+                self.position += len(taken)
+                self._unsaved_bytes += sum(size for _, size in taken)
+                self.checkpoint_due = self._unsaved_bytes > self._stage.fleet.settings.journal_bytes / 4
                 return [chunk for chunk, _ in taken if chunk is not None]
         return []
 
@@ -156,20 +158,23 @@ class FleetDQN(SkillDQN):
         self.status = answer.status or self.status
         self.live_runners = 0 if self.status is None else sum(game.connected for game in self.status.games)
         self._next_fetch_s = began_s + (0.0 if answer.is_full else _FETCH_EVERY_S)
-        self._require_attempt(answer.attempt)
+        self.attempt = self.attempt or answer.attempt
+        if answer.attempt != self.attempt:
+            raise SoulsGraphError(
+                f"{self._title}: expected the journal of attempt {self.attempt}, found that of {answer.attempt}; "
+                "restore it, or remove the stage's checkpoints and its journal to begin the stage anew."
+            )
         for note in answer.notes:
             _logger.warning("%s: %s", self._title, note)
         for stored in answer.chunks:
-            self._fetched.append((self._read(stored), len(stored.content or b"")))
+            chunk = read_chunk(stored, self._task, self._frozen)
+            self._fetched.append((chunk, len(stored.content or b"")))
         return len(answer.chunks)
 
     @cached_property
     def _frozen(self) -> bytes:
         """The digest of what frozen skills are to be played by."""
         return self._task.frozen_digest(self.weights)
-
-    def _read(self, stored: StoredChunk) -> Chunk | None:
-        return read_chunk(stored, self._task, self._frozen)
 
     def _log_account(self) -> None:
         """Log the verdict on every decision that came: learned, over budget, or refused by name."""
@@ -217,19 +222,6 @@ class FleetDQN(SkillDQN):
             return []
         self._next_probe_s = now + _PROBE_PERIOD_S
         return super().restore_env_runners(env_runner_group)
-
-    def _require_attempt(self, found: str) -> None:
-        self.attempt = self.attempt or found
-        if found != self.attempt:
-            raise SoulsGraphError(
-                f"{self._title}: expected the journal of attempt {self.attempt}, found that of {found}; restore it, "
-                "or remove the stage's checkpoints and its journal to begin the stage anew."
-            )
-
-    def _took(self, taken: Sequence[tuple[Chunk | None, int]]) -> None:
-        self.position += len(taken)
-        self._unsaved_bytes += sum(size for _, size in taken)
-        self.checkpoint_due = self._unsaved_bytes > self._stage.fleet.settings.journal_bytes / 4
 
     @property
     def _stage(self) -> FleetStage:

@@ -38,8 +38,6 @@ _MOST_CHUNKS, _LOOK_EVERY_S = 256, 0.25
 #: While this machine stood still no game was silent.
 _LONGEST_LOOK_S = 1.0
 
-#: One game's play without a break, as its chunks say: the boot of its process, and which play of it.
-Play = tuple[str, int]
 _logger = logging.getLogger("soulsgraph")
 
 
@@ -50,7 +48,8 @@ class _Game:
     lanes: int = 0
     played_s: float = -np.inf
     sent_s: float = -np.inf
-    play: Play | None = None
+    play: tuple[str, int] | None = None
+    """Its play without a break, as its chunks say: the boot of its process, and which play of it."""
     under_way: set[int] = field(default_factory=set)
 
 
@@ -71,7 +70,7 @@ class Fights:
         game = self._games.setdefault(name, _Game(sent_s=now_s))
         game.lanes, game.played_s = lanes, now_s
 
-    def take(self, name: str, play: Play, lanes: Sequence[int], now_s: float) -> Flags:
+    def take(self, name: str, play: tuple[str, int], lanes: Sequence[int], now_s: float) -> Flags:
         """Return which of a game's next fights count, (n,), from the lanes they were fought in, in order."""
         game = self._games.setdefault(name, _Game())
         if play != game.play and game.play is not None:
@@ -127,7 +126,7 @@ class FleetGame:
     @property
     def title(self) -> str:
         """The game's name and driver."""
-        return f"{self.name} ({self.driver} x {self.lanes})" if self.lanes > 1 else f"{self.name} ({self.driver})"
+        return f"{self.name} ({self.driver}{f' x {self.lanes}' * (self.lanes > 1)})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the game as plain values."""

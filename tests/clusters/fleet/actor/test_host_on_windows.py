@@ -9,7 +9,7 @@ from fakes.programs import missing_for_wine
 from fakes.stored import spooled
 from fakes.waiting import until
 from fakes.windows import windows_pc
-from soulsgraph_clusters.fleet.actor import host as game_process
+from soulsgraph_clusters.fleet.actor import process as game_process
 
 MISSING = missing_for_wine()
 pytestmark = [pytest.mark.release, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
