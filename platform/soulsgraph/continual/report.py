@@ -19,7 +19,7 @@ from soulsgraph.pages.report import Report, Section
 from soulsgraph.results import metrics
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import interval_cell, records, summary
-from soulsgraph.results.tables import Table, number
+from soulsgraph.results.tables import Table, number, write_rows
 from soulsgraph.runs.study_folder import StudySession, sessions_of
 
 #: Totals of a run by their column, with their unit and the digits that are shown.
@@ -133,7 +133,12 @@ class RunTables:
         return cls(found, scores, planned_units(path), sessions_of(path))
 
     def write(self, out: Path) -> Path:
-        """Write the report into a folder and return its Markdown file; raises WriteError."""
+        """Write the report into a folder and return its Markdown file; raises WriteError.
+
+        What its figures are computed from is below the folder, too: it can be read again in the run's place.
+        """
+        for name, frame in self.found.items():
+            write_rows(out / "results" / f"{name}.parquet", records(frame))
         report = Report(f"Continual learning: {self.scores.counted}", [*_sections(self)])
         beside = {name: records(frame) for name, frame in self.summaries.items()}
         values = describe_origin() | {"trained_at": self.commits, "wall_time_s": self.wall_time_s}

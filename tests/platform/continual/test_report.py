@@ -10,6 +10,7 @@ from PIL import Image
 from fakes.continual import InventedRun
 from soulsgraph.continual.report import RunTables
 from soulsgraph.continual.scoring import score
+from soulsgraph.results.seeds import records
 from soulsgraph.results.tables import read_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -46,6 +47,14 @@ def rows_of(tables, name):
 def tables_of(run, **tables):
     found = run.tables | tables
     return RunTables(found, score(found["evaluations"]))
+
+
+def test_the_figures_of_a_report_can_be_computed_from_its_own_folder(run):
+    first, again = RunTables.read(run), RunTables.read(run / "report")
+    assert again.scores.to_dict() == first.scores.to_dict()
+    assert {*again.summaries} == {*first.summaries} == {"skills", "plasticity", "dormant", "costs"}
+    for name, frame in first.summaries.items():
+        assert records(again.summaries[name]) == records(frame)
 
 
 def test_every_part_is_in_both_forms_with_its_figures(run):
