@@ -765,7 +765,23 @@ def _train_stages(
                 asked = folder, folder.plan.episodes, evaluating.EVALUATION_SEED
                 table = win_rates(*asked, workplace.display, workplace.worker)
                 _track_table(folder, table, workplace.board)
+                _say_what_chance_plays_better(folder, workplace.display, console)
             show_fight(workplace, console)
+
+
+def _say_what_chance_plays_better(folder: RunFolder, display: Display, console: OutputConsole) -> None:
+    """Play the run's own fight with each skill in turn at random, and say which of them lose by their training."""
+    from soulsgraph.runs.ablations import worse_than_chance
+
+    home, episodes = folder.plan.scenario, folder.plan.episodes
+    agent = evaluating.make_agent(folder, evaluating.Setting(home, home))
+    if len(agent.skills) == 1:
+        return
+    seeds, total = evaluating.evaluation_seeds(evaluating.EVALUATION_SEED, episodes), episodes * (len(agent.skills) + 1)
+    with stage_progress("each skill at random", total, display, unit="episodes") as progress:
+        lines = worse_than_chance(agent, seeds, progress.advance)
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 @contextmanager

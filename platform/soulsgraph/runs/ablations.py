@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rich.console import RenderableType
+from scipy.special import bdtrc
 
 from soulsgraph.results.seeds import Rows, by_seed_frame, records, seed_tables, summary
 from soulsgraph.results.statistics import WinRate
@@ -28,6 +29,8 @@ from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_policies.agents.agent import Agent, StandIn
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork
 
+#: Least certainty that a skill at random is better: one agent in a hundred raises a false alarm for a skill.
+_BY_CHANCE = 0.01
 #: The row of an agent whose every skill plays as it does.
 NO_SKILL = "none"
 #: Agents by the skill in which they differ from the whole one, and how that is played.
@@ -68,6 +71,26 @@ def played_rows(variants: Variants, seeds: Seeds, on_finished: OnFinished | None
         {"skill": skill, "played": played, **rate.columns(), "lost_points": rates[NO_SKILL, ""].percent - rate.percent}
         for (skill, played), rate in rates.items()
     ]
+
+
+def worse_than_chance(agent: Agent, seeds: Seeds, on_finished: OnFinished | None = None) -> list[str]:
+    """Return of each skill that chance plays better how many of the same fights are won then, as a line.
+
+    What a skill is rewarded for may not be what wins the fight. Fights that only one of the two wins decide (a
+    one-sided sign test).
+    """
+    by_chance = {skill: one for (skill, played), one in _variants(agent, {}).items() if played == "random"}
+    won = {skill: evaluating.play(one, seeds, on_finished).won for skill, one in by_chance.items()}
+    trained, found = evaluating.play(agent, seeds, on_finished).won, []
+    for skill, chance in won.items():
+        more, fewer = int((chance & ~trained).sum()), int((trained & ~chance).sum())
+        # As probable are as many or more of them where both are as good.
+        if more and bdtrc(more - 1, more + fewer, 0.5) <= _BY_CHANCE:
+            found.append(
+                f"{skill}: chance plays it better in this fight: {chance.sum()} of {len(seeds)} fights are won with it "
+                f"at random, {trained.sum()} as trained; another training seed may lead to a better one"
+            )
+    return found
 
 
 def _untrained(network: FrozenNetwork | Sequence[FrozenNetwork], seed: int, skill: int) -> FrozenNetwork:

@@ -1,15 +1,18 @@
 """Which skills a fight needs: every skill replaced in every way, paired over seeds, and the shipped fight for it."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from fakes.runs import pretend_run, pretend_training
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.runs.ablations import NO_SKILL, Ablations, measure_ablations, runs_by_seed
+from soulsgraph.runs.ablations import NO_SKILL, Ablations, measure_ablations, runs_by_seed, worse_than_chance
+from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent
 from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES
 
@@ -77,3 +80,11 @@ def test_seeds_that_play_versions_of_other_fights_are_refused(runs):
     pretend_training(runs[0], adaptation_stages(runs[0], "vordt", ("dodge",), after=FIGHT))
     with pytest.raises(SoulsGraphError):
         measure_ablations(runs, "vordt", 1, display="silent")
+
+
+def test_a_skill_that_chance_plays_better_is_named_and_no_other():
+    agent, seeds = make_agent(open_run(Path("five-skills-best-0")), Setting(FIGHT, FIGHT)), evaluation_seeds(3, 60)
+    assert worse_than_chance(agent, seeds) == []
+    # At random the lock is taken now and then, by who idles never.
+    (line,) = worse_than_chance(replace(agent, replaced={"lock_on": "idle"}), seeds)
+    assert line.startswith("lock_on")
