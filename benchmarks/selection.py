@@ -29,13 +29,14 @@ FAMILY = "labelled"
 
 def bench_selection(folder: ContinualFolder, asked: Namespace) -> Iterator[dict[str, Any]]:
     """Select skills for shifts of every kind, by every agent of a study; train each skill alone where that is asked."""
-    for kind in load_family(FAMILY).kinds:
+    for kind in asked.kinds or load_family(FAMILY).kinds:
         for agent, seed in enumerate(folder.plan.seeds[: asked.agents]):
             home = folder.plan.worlds(seed)[0]
             versions = whole(read_training_state(folder.first(seed)))["method"]["newest"]
             for shift in range(asked.shifts):
                 drawn = asked.first_shift + agent * asked.shifts + shift
-                world = replace(home, position=1, name=f"generated/{FAMILY}-{kind}/{drawn}")
+                # At a position of its own each is played by seeds of its own.
+                world = replace(home, position=1 + drawn, name=f"generated/{FAMILY}-{kind}/{drawn}")
                 selection = select(
                     {skill: [Home(home, versions)] for skill in versions}, world, versions, PlayedFights()
                 )
@@ -86,6 +87,7 @@ def main() -> None:
     parser = common.make_parser(__doc__)
     parser.add_argument("study", type=Path, help="folder of a continual study whose first tasks are trained")
     parser.add_argument("--agents", type=int, default=None, help="how many of the study's agents; all if not given")
+    parser.add_argument("--kinds", nargs="*", help="kinds of shifts; all if not given")
     parser.add_argument("--shifts", type=int, default=1, help="shifts of each kind and agent")
     parser.add_argument("--first-shift", type=int, default=20_001, help="seed of the first of them")
     parser.add_argument("--truth", action="store_true", help="train each skill alone again, in the first of them")

@@ -205,7 +205,9 @@ class HomeConsequences:
         for part in self._parts:
             usual, now = home.mean(part), _mean_of(part.of(beside))
             if usual is not None and now is not None and (count := min(usual[2], now[2])) >= LEAST_BLOCKS:
-                shifts[part] = now[0] - usual[0], np.hypot(now[1], usual[1]), count
+                # Few blocks may differ little by chance: their error is at least that of as many at home.
+                error = np.maximum(now[1], usual[1] * np.sqrt(usual[2] / now[2]))
+                shifts[part] = now[0] - usual[0], np.hypot(error, usual[1]), count
         return shifts
 
 

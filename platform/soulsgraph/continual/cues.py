@@ -91,8 +91,8 @@ def _material(what: str, home: Doubles, shifted: Doubles) -> str:
 MATERIAL_CHANGE = 0.05
 #: Least change of a tempo's median: what begins anew at any time, as stances do, passes more slowly now and then alone.
 TYPICAL_CHANGE = 0.05
-#: Least certainty, in standard errors: a false alarm in a thousand for each of some dozens of cues.
-CERTAIN_ERRORS = 3.3
+#: Least certainty, in standard errors: costs of blows are not normal, and there are some dozens of cues.
+CERTAIN_ERRORS = 4.0
 #: Least share of the decisions at home that makes a cue known: training hardly ever saw a rarer one.
 KNOWN_SHARE = 0.001
 #: Least share of decisions with changed cues that is worth an adaptation budget.

@@ -19,6 +19,8 @@ from soulsgraph.runs.evaluate import evaluation_seeds, load_artifacts
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.loop import Exploration, SeededDraw
 from soulsgraph_envs.combat.rollout import DecisionColumns, Episodes
+from soulsgraph_envs.core.scenario import OPTIONAL_CONTROLS, PlayerData, Scenario, load_player, supported_controls
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import Skill, training_scenario
 from soulsgraph_policies.agents.agent import Agent
@@ -32,8 +34,8 @@ PARTS: Mapping[str, float] = {"camera": 0.1, "lock_on": 0.2, "movement": 0.15, "
 SELECTED_PART = 10
 #: Homes of skills of which a study keeps what was played there: a few megabytes each.
 MOST_HOMES = 16
-#: Looks at a skill, at most; episodes of each skill at home; seed of all episodes.
-LOOKS, HOME_EPISODES, SELECTION_SEED = 2, 80, 4_000_000
+#: Looks at a skill, at most; episodes of each skill at home; seed from which those of all episodes are derived.
+LOOKS, HOME_EPISODES, SELECTION_SEED = 2, 120, 4_000_000
 TICKS_PER_S = 10.0
 #: Share of a skill's decisions that is drawn at random to see what its actions do; the rest keeps it on its course.
 EXPLORATION = 0.5
@@ -52,7 +54,8 @@ class Home:
 class Selection:
     """The skills that adapt, and the decisions and control ticks that it took in the new fight to select them.
 
-    `reasons` say why each of them was selected; `starts` are homes of skills that the task is like, unlike the newest.
+    `reasons` say why each of them was selected; `starts` are homes of skills that the task is like, unlike the newest;
+    `overlooked` names what else is another than at home, of which no look tells whom it concerns.
     """
 
     skills: tuple[str, ...]
@@ -60,17 +63,17 @@ class Selection:
     ticks: int = 0
     reasons: Mapping[str, str] = field(default_factory=dict)
     starts: Mapping[str, Home] = field(default_factory=dict)
+    overlooked: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """Return what was selected, why and at what cost; where nothing was, what was not looked at."""
+        """Return what was selected, why, at what cost, and what differs that was not looked at."""
         reasons = [f"  {skill}: {reason}" for skill, reason in self.reasons.items()]
-        played = f"{self.decisions:,} decisions in the new fight"
-        overlooked = (
-            "looked at: what changed for each skill; not at endings, flasks, HP windows or a player's actions: where "
-            "those differ, adapt with `skills` all"
-        )
-        left_out = [] if self.skills else [overlooked]
-        return [f"adapt: {', '.join(self.skills) or 'no skill'}", *reasons, f"played: {played}", *left_out]
+        lines = [f"adapt: {', '.join(self.skills) or 'no skill'}", *reasons]
+        lines.append(f"played: {self.decisions:,} decisions in the new fight")
+        if self.overlooked:
+            differs = "; ".join(self.overlooked)
+            lines.append(f"not looked at, and other than at home: {differs}; adapt with `skills` all if that matters")
+        return lines
 
 
 def select(
@@ -102,7 +105,28 @@ def select(
                 break
         if reason:
             reasons[skill] = reason
-    return Selection(tuple(reasons), decisions, ticks, reasons, starts)
+    overlooked = _overlooked(homes[order[-1]][0].world.scenario, world.scenario)
+    return Selection(tuple(reasons), decisions, ticks, reasons, starts, overlooked)
+
+
+def _overlooked(home: Scenario, there: Scenario) -> tuple[str, ...]:
+    """Name what differs between two fights that shows in no single decision of a skill."""
+    facts = [
+        {
+            "flasks": str(one.flasks),
+            "the boss's HP": "{:g} to {:g}".format(*one.boss_hp),
+            "a player is dead below": f"{100.0 * one.death_hp_ratio:g} % of its HP",
+            "what the player can do": _optional(load_player(one.player)),
+        }
+        for one in (home, there)
+    ]
+    return tuple(f"{name} ({then}; here {facts[1][name]})" for name, then in facts[0].items() if facts[1][name] != then)
+
+
+def _optional(player: PlayerData) -> str:
+    """Name the controls that this player answers to and another one need not."""
+    supported = supported_controls(player)
+    return ", ".join(str(one.name).lower() for one in OPTIONAL_CONTROLS if one in supported) or "basic actions"
 
 
 def select_for_run(run: RunFolder, home: str, scenario: str) -> Selection:
@@ -186,13 +210,18 @@ class _Known:
 
 
 def _tried(world: TaskWorld, versions: Versions, first: int, count: int) -> Episodes:
-    """Play episodes of the last skill's own task, in which it explores; they are those of the selection's seeds."""
+    """Play episodes of the last skill's own task, in which it explores.
+
+    Their seeds are those of the agent, the task's position and the skill: a task whose fight is that of home is played
+    by others than home was.
+    """
     skills = tuple(one for one in world.skills if one.name in versions)
     networks = {one.name: world.network(one, versions) for one in skills}
     agent = Agent(training_scenario(world.scenario, skills[-1]), skills, networks)
     last, draw = len(skills) - 1, SeededDraw(len(skills), count, _EXPLORATION_STREAM)
     exploring = Exploration({last: skills[last]}, lambda: EXPLORATION, draw)
-    seeds = evaluation_seeds(SELECTION_SEED, first + count)[first:]
+    own = derive_seeds(SELECTION_SEED, world.plan.seed, world.position, len(versions))
+    seeds = evaluation_seeds(int(own[0]), first + count)[first:]
     return agent.rollout(make_game(lanes=count), exploring).play(seeds, keep_decisions=True)
 
 
