@@ -130,7 +130,7 @@ def page_rows(results: dict[str, Any]) -> list[str]:
     """Return the rows of the table of docs/fitting.md, a column for each condition."""
     names = {
         "values that are determined": lambda one: f"{100 * one['determined']:.1f} %",
-        "without weights, chains and distances of moves": lambda one: f"{100 * one['determined_of_others']:.1f} %",
+        "without weights, chains, counters, distances": lambda one: f"{100 * one['determined_of_others']:.1f} %",
         "the median error of determined values": lambda one: f"{100 * one['median_error']:.1f} %",
         "the largest": lambda one: f"{100 * one['largest_error']:.1f} %",
         f"determined values off by more than {100 * WRONG:g} % and a frame": lambda one: str(len(one["wrong"])),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from soulsgraph.calibrate.choice import choice_fits
+from soulsgraph.calibrate.hit_windows import WindowData, assign_windows, shipped_windows, spread_fit, window_fits
 from soulsgraph.calibrate.lags import Lag, Source, align, clock_is_right
 from soulsgraph.calibrate.motion import (
     Ticks,
@@ -22,7 +23,6 @@ from soulsgraph.calibrate.moves import MoveCourse, MoveData, move_data
 from soulsgraph.calibrate.player import contact_fit, player_fits
 from soulsgraph.calibrate.rows import FIRST_UNKNOWN, FightSet, contact_m
 from soulsgraph.calibrate.values import ValueFit, Verdict, by_verdict, fit
-from soulsgraph.calibrate.windows import WindowData, assign_windows, shipped_windows, spread_fit, window_fits
 from soulsgraph_envs.core.scenario import BossData, Move, PlayerData
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 

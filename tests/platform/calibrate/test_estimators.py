@@ -14,11 +14,18 @@ from hypothesis import strategies as st
 from calibration_draws import ALTERATIONS, LEAST, MOST, draw_alterations
 from soulsgraph.calibrate.boss_file import write_tables
 from soulsgraph.calibrate.choice import Onset, chain_fits, luce_fits, wait_fits
+from soulsgraph.calibrate.hit_windows import (
+    WindowData,
+    assign_windows,
+    damage_fit,
+    find_sector,
+    spread_fit,
+    window_fits,
+)
 from soulsgraph.calibrate.motion import Ticks, best_edge, leap_fits, lunge_fits
 from soulsgraph.calibrate.moves import MoveData
 from soulsgraph.calibrate.rows import Flags
 from soulsgraph.calibrate.values import fit, middle
-from soulsgraph.calibrate.windows import WindowData, assign_windows, damage_fit, find_sector, spread_fit, window_fits
 from soulsgraph_envs.core.config import find, read_data, shipped_names
 from soulsgraph_envs.core.scenario import HitWindow, load_boss
 
