@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TICK_S, _LONGEST_S = 0.1, 120.0
+#: Fights at most in which each skill in turn plays at random when a curriculum ends: a second for all of them.
+_BY_CHANCE_EPISODES = 200
 _Seed = Annotated[int, Between(0, 2**63 - 1)]
 _Episodes = Annotated[int, Between(1, 1_000_000)]
 _Names = str | Annotated[Sequence[str], EACH_ONCE]
@@ -750,7 +752,8 @@ def _train_stages(
     """Train stages, and evaluate the run where that is asked for; raises as `train`."""
     with warnings.catch_warnings(), WorkerProcess() as worker:
         silence_advice()
-        if any(stage.steps >= evaluating.CHECKPOINT_INTERVAL for stage in lineage.unfinished(folder, stages)):
+        unfinished = lineage.unfinished(folder, stages)
+        if any(stage.steps >= evaluating.CHECKPOINT_INTERVAL for stage in unfinished):
             worker.start(load_playing)
         # Imported beside the worker's start: it takes seconds. Torch is imported whole, or never again in this process.
         with uninterrupted(), _uncollected():
@@ -765,7 +768,8 @@ def _train_stages(
                 asked = folder, folder.plan.episodes, evaluating.EVALUATION_SEED
                 table = win_rates(*asked, workplace.display, workplace.worker)
                 _track_table(folder, table, workplace.board)
-                _say_what_chance_plays_better(folder, workplace.display, console)
+                if unfinished:
+                    _say_what_chance_plays_better(folder, workplace.display, console)
             show_fight(workplace, console)
 
 
@@ -773,7 +777,7 @@ def _say_what_chance_plays_better(folder: RunFolder, display: Display, console: 
     """Play the run's own fight with each skill in turn at random, and say which of them lose by their training."""
     from soulsgraph.runs.ablations import worse_than_chance
 
-    home, episodes = folder.plan.scenario, folder.plan.episodes
+    home, episodes = folder.plan.scenario, min(folder.plan.episodes, _BY_CHANCE_EPISODES)
     agent = evaluating.make_agent(folder, evaluating.Setting(home, home))
     if len(agent.skills) == 1:
         return
