@@ -9,6 +9,7 @@ With `--truth` every skill of each agent is trained again in one shift of each k
 from __future__ import annotations
 
 from argparse import Namespace
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ FAMILY = "labelled"
 
 def bench_selection(folder: ContinualFolder, asked: Namespace) -> Iterator[dict[str, Any]]:
     """Select skills for shifts of every kind, by every agent of a study; train each skill alone where that is asked."""
+    known: dict[int, PlayedFights] = defaultdict(PlayedFights)
     for kind in asked.kinds or load_family(FAMILY).kinds:
         for agent, seed in enumerate(folder.plan.seeds[: asked.agents]):
             home = folder.plan.worlds(seed)[0]
@@ -37,9 +39,7 @@ def bench_selection(folder: ContinualFolder, asked: Namespace) -> Iterator[dict[
                 drawn = asked.first_shift + agent * asked.shifts + shift
                 # At a position of its own each is played by seeds of its own.
                 world = replace(home, position=1 + drawn, name=f"generated/{FAMILY}-{kind}/{drawn}")
-                selection = select(
-                    {skill: [Home(home, versions)] for skill in versions}, world, versions, PlayedFights()
-                )
+                selection = select({skill: [Home(home, versions)] for skill in versions}, world, versions, known[seed])
                 row = {"kind": kind, "agent": seed, "shift": drawn, "skills": list(selection.skills)}
                 row |= {"decisions": selection.decisions, "reasons": dict(selection.reasons)}
                 if asked.truth and not shift:
