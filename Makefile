@@ -48,7 +48,7 @@ CONTINUAL_RUNS ?= runs/continual
 BOSSES := --seeds 5 --first-seed 300 --rows-every 5
 CONFLICTS := --seeds 10 --first-seed 340 --rows-every 5
 PAIRS := --seeds 10 --first-seed 330 --rows-every 20
-SHIFTS := --seeds 10 --first-seed 310 --rows-every 8
+SHIFTS := --seeds 10 --first-seed 980 --rows-every 8
 MOVES := --skills dodge,heal_attack
 .PHONY: continual
 continual: .venv/ready

@@ -530,12 +530,13 @@ def _averages(study: str, method: str) -> dict[int, float]:
 
 def labelled_shifts(_: Rows) -> Rows:
     """Return for each kind of shift what the rule selected, and what training the named skill alone won."""
-    shifts, rows = pd.DataFrame(_read("continual-selection/selection.json")["results"]), []
+    shifts, truth = (pd.DataFrame(_read(f"continual-selection/{name}.json")["results"]) for name in ("kinds", "truth"))
+    rows = []
     for kind, found in shifts.groupby("kind", sort=False):
         named = load_family("labelled").kinds[str(kind)].skill
         selected = sum(named in skills for skills in found["skills"])
         others = sum(bool({*skills} - {named}) for skills in found["skills"])
-        trained = [wins for wins in found["wins_of_200"] if isinstance(wins, dict)]
+        trained = [wins for wins in truth.loc[truth["kind"] == kind, "wins_of_200"] if isinstance(wins, dict)]
         skills = [named] if named != "none" else ["dodge", "heal_attack"]
         won = [f"{wins['before']} -> {', '.join(str(wins[skill]) for skill in skills)}" for wins in trained]
         rows.append(
