@@ -87,10 +87,10 @@ class Arena:
                 self.kills[f"{game.name} {game.boot}"] = now - status.written + game.silent_s
 
     def finished(self):
-        """Return what each process of a game had finished when it was last heard."""
+        """Return what each process of a game had finished when it was last heard, without what it said it had lost."""
         with closing(sqlite3.connect(self.fleet.journal / FILE)) as database:
-            rows = database.execute("SELECT name, boot, finished FROM counts").fetchall()
-        return {f"{name} {boot}": finished for name, boot, finished in rows}
+            rows = database.execute("SELECT name, boot, finished, lost FROM counts").fetchall()
+        return {f"{name} {boot}": finished - sum(json.loads(lost).values()) for name, boot, finished, lost in rows}
 
     def new_boots(self, pc, before):
         """Wait until every game of a PC plays as another process than before."""
