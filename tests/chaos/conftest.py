@@ -159,7 +159,6 @@ class Arena:
             "chunks": sum(len(chunks) for chunks in account.journal.values()),
             "processes_of_games": len(account.journal),
             "acknowledged_chunks_seen_by_the_relay": len(self.relay.acknowledged),
-            "seconds_lost_by_killed_games": sorted(one["seconds"] for one in lost),
             "killed_games": lost,
             "replay": "the same bits",
         }

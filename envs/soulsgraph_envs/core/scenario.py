@@ -53,6 +53,7 @@ _GROUP_CONTROLS = {
     "parry": Control.PARRY,
     "jump": Control.JUMP,
 }
+#: Controls that a player need not answer to.
 OPTIONAL_CONTROLS = (*_GROUP_CONTROLS.values(),)
 #: Animations with a moment at which something happens; a jump lands at its.
 _WITH_EFFECT = {"light_1", "light_2", "light_3", "rolling_attack", "estus"} | {

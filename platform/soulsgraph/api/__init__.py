@@ -62,8 +62,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TICK_S, _LONGEST_S = 0.1, 120.0
-#: Fights at most in which each skill in turn plays at random when a curriculum ends: a second for all of them.
-_BY_CHANCE_EPISODES = 200
 _Seed = Annotated[int, Between(0, 2**63 - 1)]
 _Episodes = Annotated[int, Between(1, 1_000_000)]
 _Names = str | Annotated[Sequence[str], EACH_ONCE]
@@ -774,17 +772,13 @@ def _train_stages(
 
 
 def _say_what_chance_plays_better(folder: RunFolder, display: Display, console: OutputConsole) -> None:
-    """Play the run's own fight with each skill in turn at random, and say which of them lose by their training."""
     from soulsgraph.runs.ablations import worse_than_chance
 
-    home, episodes = folder.plan.scenario, min(folder.plan.episodes, _BY_CHANCE_EPISODES)
+    home = folder.plan.scenario
     agent = evaluating.make_agent(folder, evaluating.Setting(home, home))
-    if len(agent.skills) == 1:
-        return
-    seeds, total = evaluating.evaluation_seeds(evaluating.EVALUATION_SEED, episodes), episodes * (len(agent.skills) + 1)
-    with stage_progress("each skill at random", total, display, unit="episodes") as progress:
-        lines = worse_than_chance(agent, seeds, progress.advance)
-    for line in lines:
+    for skill, (chance, trained) in worse_than_chance(agent, folder.plan.episodes, display).items():
+        won = f"{chance.wins} of {chance.episodes} fights are won with it at random, {trained.wins} as trained"
+        line = f"{skill}: chance plays it better in {home}: {won}; another training seed may lead to a better one"
         console.print(line, highlight=False, soft_wrap=True)
 
 

@@ -111,7 +111,8 @@ _BENT: Mapping[Source, Sequence[str]] = {
     "the player's animation": ("start", "end", "reach", "arc", "damage", "run", "roll", "costs", "protection"),
     "the player's HP": ("damage", "damage spread"),
 }
-#: log(1 / 1000) by log(1 / 20): a shipped weight of so many upper ends explains none chosen in one case of a thousand.
+#: A move is rarer than shipped if its shipped weight exceeds the upper end by this factor, log(1000) / log(20): by the
+#: upper end it is never chosen with a probability of 1 in 20, by that weight of 1 in 1,000.
 _RARER = 2.3
 
 

@@ -55,6 +55,8 @@ class RunTables:
     planned: Sequence[ContinualUnit] = ()
     #: When and where they were trained, where its folder says.
     sessions: Sequence[StudySession] = ()
+    #: The folder that they were read from, where there is one.
+    source: Path | None = None
 
     @property
     def commits(self) -> list[str]:
@@ -130,15 +132,19 @@ class RunTables:
         """
         found = read_tables(path)
         scores = score(found[EVALUATIONS], against)
-        return cls(found, scores, planned_units(path), sessions_of(path))
+        source = path / "results" if path.is_dir() else path.parent
+        return cls(found, scores, planned_units(path), sessions_of(path), source)
 
     def write(self, out: Path) -> Path:
         """Write the report into a folder and return its Markdown file; raises WriteError.
 
         What its figures are computed from is below the folder, too: it can be read again in the run's place.
         """
-        for name, frame in self.found.items():
-            write_rows(out / "results" / f"{name}.parquet", records(frame))
+        rows = out / "results"
+        # What was read is not written over: it may hold more than is needed here.
+        if self.source is None or rows.resolve() != self.source.resolve():
+            for name, frame in self.found.items():
+                write_rows(rows / f"{name}.parquet", records(frame))
         report = Report(f"Continual learning: {self.scores.counted}", [*_sections(self)])
         beside = {name: records(frame) for name, frame in self.summaries.items()}
         values = describe_origin() | {"trained_at": self.commits, "wall_time_s": self.wall_time_s}

@@ -220,7 +220,8 @@ def _tried(world: TaskWorld, versions: Versions, first: int, count: int) -> Epis
     agent = Agent(training_scenario(world.scenario, skills[-1]), skills, networks)
     last, draw = len(skills) - 1, SeededDraw(len(skills), count, _EXPLORATION_STREAM)
     exploring = Exploration({last: skills[last]}, lambda: EXPLORATION, draw)
-    own = derive_seeds(SELECTION_SEED, world.plan.seed, world.position, len(versions))
+    place = 1 + world.plan.skill_graph.order.index(skills[-1].name)
+    own = derive_seeds(SELECTION_SEED, world.plan.seed, world.position, place)
     seeds = evaluation_seeds(int(own[0]), first + count)[first:]
     return agent.rollout(make_game(lanes=count), exploring).play(seeds, keep_decisions=True)
 

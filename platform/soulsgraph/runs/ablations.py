@@ -29,8 +29,9 @@ from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_policies.agents.agent import Agent, StandIn
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork
 
-#: Least certainty that a skill at random is better: one agent in a hundred raises a false alarm for a skill.
-_BY_CHANCE = 0.01
+#: A skill is called worse than chance where equal play would win as much more at random with at most this probability,
+#: and how many fights are played for that at most: a second for all skills.
+_FALSE_ALARM, _BY_CHANCE_EPISODES = 0.01, 200
 #: The row of an agent whose every skill plays as it does.
 NO_SKILL = "none"
 #: Agents by the skill in which they differ from the whole one, and how that is played.
@@ -73,23 +74,22 @@ def played_rows(variants: Variants, seeds: Seeds, on_finished: OnFinished | None
     ]
 
 
-def worse_than_chance(agent: Agent, seeds: Seeds, on_finished: OnFinished | None = None) -> list[str]:
-    """Return of each skill that chance plays better how many of the same fights are won then, as a line.
+def worse_than_chance(agent: Agent, episodes: int, display: Display = "auto") -> dict[str, tuple[WinRate, WinRate]]:
+    """Return each skill that chance plays better, with the win rates at random and as trained in the same fights.
 
     What a skill is rewarded for may not be what wins the fight. Fights that only one of the two wins decide (a
     one-sided sign test).
     """
-    by_chance = {skill: one for (skill, played), one in _variants(agent, {}).items() if played == "random"}
-    won = {skill: evaluating.play(one, seeds, on_finished).won for skill, one in by_chance.items()}
-    trained, found = evaluating.play(agent, seeds, on_finished).won, []
+    seeds = evaluating.evaluation_seeds(EVALUATION_SEED, min(episodes, _BY_CHANCE_EPISODES))
+    variants = {skill: one for (skill, played), one in _variants(agent, {}).items() if played in ("", "random")}
+    with stage_progress("each skill at random", len(seeds) * len(variants), display, unit="episodes") as progress:
+        won = {skill: evaluating.play(one, seeds, progress.advance).won for skill, one in variants.items()}
+    trained, found = won.pop(NO_SKILL), {}
     for skill, chance in won.items():
         more, fewer = int((chance & ~trained).sum()), int((trained & ~chance).sum())
-        # As probable are as many or more of them where both are as good.
-        if more and bdtrc(more - 1, more + fewer, 0.5) <= _BY_CHANCE:
-            found.append(
-                f"{skill}: chance plays it better in this fight: {chance.sum()} of {len(seeds)} fights are won with it "
-                f"at random, {trained.sum()} as trained; another training seed may lead to a better one"
-            )
+        # The probability of as many or more where both are as good.
+        if more and bdtrc(more - 1, more + fewer, 0.5) <= _FALSE_ALARM:
+            found[skill] = WinRate.of(chance), WinRate.of(trained)
     return found
 
 

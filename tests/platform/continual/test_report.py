@@ -57,6 +57,17 @@ def test_the_figures_of_a_report_can_be_computed_from_its_own_folder(run):
         assert records(again.summaries[name]) == records(frame)
 
 
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("named", ["", "results/evaluations.parquet"])
+def test_a_report_beside_its_own_rows_leaves_them_as_they_were(named, tmp_path):
+    run = InventedRun.draw(("newest",), seeds=1, tasks=1)
+    run.tables["evaluations"]["of_its_owner"] = 1
+    folder = run.write(tmp_path / "run")
+    before = {path: path.read_bytes() for path in (folder / "results").iterdir()}
+    written(folder / named, out=folder)
+    assert {path: path.read_bytes() for path in (folder / "results").iterdir()} == before
+
+
 def test_every_part_is_in_both_forms_with_its_figures(run):
     text = (run / "report" / "report.md").read_text()
     assert re.findall(r"^## (.*)$", text, re.M) == [*PARTS]
