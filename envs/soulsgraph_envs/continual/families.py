@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from soulsgraph_envs.core.config import Between, Rising, load_data, require, shipped_names
 
@@ -63,6 +63,7 @@ class Archetype:
 class ShiftKind:
     """One kind of labelled shift: the skill that it is meant for, and the numbers of the player's file that it draws.
 
+    `fight` holds values of the scenario's file that are the same in every shift of the kind: flasks, HP, the end.
     With `moves_of` the boss is the one of that family and the same seed, with `arena_m` the arena lies as far from its
     own place, in a direction that is drawn. `least_oracle` is the win rate that scripted play that sees ahead must
     reach: less than elsewhere only where the shift takes what no skill can win back.
@@ -70,6 +71,7 @@ class ShiftKind:
 
     skill: Literal["camera", "lock_on", "movement", "dodge", "heal_attack", "none"]
     player: Mapping[str, Range] = field(default_factory=dict)
+    fight: Mapping[str, Any] = field(default_factory=dict)
     moves_of: str = ""
     arena_m: Rising[Annotated[float, Between(0.0, 1e4)]] = (0.0, 0.0)
     recoverable: Recoverable = "unknown"

@@ -31,9 +31,9 @@ _OTHER_ANIMATION = 3.0
 BLOCK = 25
 #: Fewest decisions for an action in the new fight, and fewest blocks with one, that say something.
 LEAST_DECISIONS, LEAST_BLOCKS = 15, 6
-#: Parts of equal counts at home into which the range of each observed value is cut: an action may lead to something
-#: else in one of them alone, as the key of the lock where the boss is far from the middle of the view.
-PARTS = 4
+#: Parts of equal width into which the range at home of each observed value is cut: an action may lead to something else
+#: in one of them alone, as the key of the lock where the boss is far from the middle of the view, and be seldom there.
+PARTS = 16
 #: Probability of a false alarm for a skill, shared by all its comparisons (Bonferroni).
 FALSE_ALARM = 0.01
 #: Least change, in deviations of what followed at home, and least share of decisions outside of what was observed.
@@ -162,8 +162,9 @@ def unseen_inputs(
 class HomeConsequences:
     """What a skill's actions lead to at home, with which decisions in new fights are compared.
 
-    `columns` are those of the situation. Half of the episodes at home are what decisions are compared with, the other
-    half what the comparison finds where nothing changed. What it takes from home alone is kept for the next fight.
+    `columns` are those of the situation: what the skill and those upstream observe. Half of the episodes at home are
+    what decisions are compared with, the other half what the comparison finds where nothing changed. What it takes from
+    home alone is kept for the next fight.
     """
 
     def __init__(self, skill: Skill, home: DecisionColumns, columns: Sequence[Column]) -> None:
@@ -171,6 +172,9 @@ class HomeConsequences:
         episodes = np.unique(home.episodes)
         self._known, self._control = (followed(skill, home.without(episodes[half::2]), columns) for half in (1, 0))
         self._parts = [_EVERYWHERE, *_parts(skill, self._known, columns)]
+        observed = np.isin(columns, [Column.DISTANCE, *skill.observation.columns])
+        animated = np.isin(columns, _ANIMATIONS)
+        self._own = np.where(observed[~animated], 1.0, 0.0), np.where(observed[animated], 1.0, 0.0)
         self._actions: dict[int, _ActionAtHome | None] = {}
 
     def changed(self, shifted: DecisionColumns) -> tuple[Consequence, ...]:
@@ -198,7 +202,7 @@ class HomeConsequences:
         if action not in self._actions:
             known, control = (one.of_action(action) for one in (self._known, self._control))
             few = min(len(known.actions), len(control.actions)) < 2 * NEIGHBOURS
-            self._actions[action] = None if few else _ActionAtHome(known, control)
+            self._actions[action] = None if few else _ActionAtHome(known, control, self._own)
         if (home := self._actions[action]) is None:
             return {}
         beside, shifts = home.beside(there), dict[_Part, _Mean]()
@@ -235,9 +239,9 @@ def _parts(skill: Skill, known: FollowedDecisions, columns: Sequence[Column]) ->
     for place, column in enumerate(plain):
         if column not in skill.observation.columns:
             continue
-        inner = np.unique(np.quantile(known.situations[:, place], np.arange(1, PARTS) / PARTS))
-        edges = [-np.inf, *inner[inner < known.situations[:, place].max()].tolist(), np.inf]
-        for low, high in pairwise(edges) if len(edges) > 2 else ():
+        values = known.situations[:, place]
+        inner = np.linspace(values.min(), values.max(), PARTS + 1)[1:-1] if np.ptp(values) else ()
+        for low, high in pairwise([-np.inf, *inner, np.inf]) if len(inner) else ():
             above = [f"above {low:.2f}"] if np.isfinite(low) else []
             words = [*above, *([f"up to {high:.2f}"] if np.isfinite(high) else [])]
             name = f"{column.name.lower()} is {' and '.join(words)}"
@@ -249,27 +253,36 @@ _Mean = tuple[Doubles, Doubles, int]
 
 
 class _ActionAtHome:
-    """One action's decisions at home: those that are neighbours of others, and what the others led to beside theirs."""
+    """One action's decisions at home: those that are neighbours of others, and what the others led to beside theirs.
 
-    def __init__(self, known: FollowedDecisions, control: FollowedDecisions) -> None:
+    Decisions are alike in all that the situations hold, or in what the skill itself observes: of each thing that may
+    follow that is taken which tells it better at home. A lock hangs on the angle alone, a view on what turned it.
+    """
+
+    def __init__(self, known: FollowedDecisions, control: FollowedDecisions, own: tuple[Doubles, Doubles]) -> None:
         # More neighbours than these make no comparison better, and each costs time.
         known, control = (one.where(slice(None, None, len(one.actions) // _MOST_KNOWN + 1)) for one in (known, control))
         deviation = known.following.std(axis=0)
         self._known = known
         self._deviation = np.where(deviation > 1e-6, deviation, np.maximum(np.abs(known.following).mean(axis=0), 1e-3))
         spread = known.situations.std(axis=0)
-        self._scale = np.where(spread > 1e-6, spread, 1.0)
-        usual, distance = _expected(control, known, self._scale)
+        scale = 1.0 / np.where(spread > 1e-6, spread, 1.0)
+        everything = scale, np.ones(known.animations.shape[1])
+        self._weights = [everything, (scale * own[0], own[1])]
+        usual, distance = zip(*(_expected(control, known, *weights) for weights in self._weights), strict=True)
+        self._better = np.argmin([((control.following - one) ** 2).mean(axis=0) for one in usual], axis=0)
         # Nothing at home is like a situation that lies further from its neighbours than those of home from theirs.
-        self._farthest = np.quantile(distance, _ALIKE)
-        self._control = replace(control, following=(control.following - usual) / self._deviation)
+        self._farthest = np.quantile(distance[1], _ALIKE)
+        self._control = replace(control, following=self._apart(control, usual))
         self._means: dict[_Part, _Mean | None] = {}
 
     def beside(self, there: FollowedDecisions) -> FollowedDecisions:
         """Return decisions that are like some at home, with what they led to less what those did, in deviations."""
-        expected, distance = _expected(there, self._known, self._scale)
-        beside = replace(there, following=(there.following - expected) / self._deviation)
-        return beside.where(distance <= self._farthest)
+        expected, distance = zip(*(_expected(there, self._known, *weights) for weights in self._weights), strict=True)
+        return replace(there, following=self._apart(there, expected)).where(distance[1] <= self._farthest)
+
+    def _apart(self, decisions: FollowedDecisions, expected: Sequence[Doubles]) -> Doubles:
+        return np.asarray((decisions.following - np.where(self._better == 0, *expected)) / self._deviation)
 
     def mean(self, part: _Part) -> _Mean | None:
         """Return the mean where nothing changed, in a part of the range; None where too little was seen of it."""
@@ -310,13 +323,18 @@ def _mean(values: Doubles, blocks: Integers) -> _Mean:
     return mean, np.sqrt(inflated * (sums**2).sum(axis=0)) / len(values), len(sums)
 
 
-def _expected(asked: FollowedDecisions, known: FollowedDecisions, scale: Doubles) -> tuple[Doubles, Doubles]:
-    """Return the mean of what followed the nearest decisions at home, (n, 8), and the square of their distance (n,)."""
-    points, found, far = known.situations / scale, [], []
+def _expected(
+    asked: FollowedDecisions, known: FollowedDecisions, weights: Doubles, animated: Doubles
+) -> tuple[Doubles, Doubles]:
+    """Return the mean of what followed the nearest decisions at home, (n, 8), and the square of their distance (n,).
+
+    `weights` are of the columns of the situations, `animated` of those of animations.
+    """
+    points, found, far = known.situations * weights, [], []
     for first in range(0, len(asked.actions), _CHUNK):
-        places = asked.situations[first : first + _CHUNK] / scale
+        places = asked.situations[first : first + _CHUNK] * weights
         distances = (places**2).sum(axis=1)[:, None] + (points**2).sum(axis=1)[None] - 2.0 * places @ points.T
-        for column in range(known.animations.shape[1]):
+        for column in np.flatnonzero(animated):
             other = asked.animations[first : first + _CHUNK, column][:, None] != known.animations[:, column][None]
             distances += _OTHER_ANIMATION**2 * other
         nearest = np.argpartition(distances, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]

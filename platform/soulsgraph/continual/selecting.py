@@ -1,9 +1,10 @@
 """Select the skills that are worth adapting to a task, in few fights of it.
 
 A skill is selected whose own actions lead to something else than at home, that observes what it never observed there
-(both `consequences`), or that sees other announcements (`cues`). Fights in the new task
-are charged, so each skill is looked at after a part of its decisions and left as soon as a change is certain; fights in
-the tasks that its skills learned in are not what is scarce.
+(both `consequences`), or that sees other announcements (`cues`). What actions lead to is not asked of skills downstream
+of one whose own do: it will learn others, and what they meet will change again. Fights in the new task are charged, so
+each skill is looked at after a part of its decisions and left as soon as a change is certain; fights in the tasks that
+its skills learned in are not what is scarce.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from soulsgraph_envs.combat.loop import Exploration, SeededDraw
 from soulsgraph_envs.combat.rollout import DecisionColumns, Episodes
 from soulsgraph_envs.core.scenario import OPTIONAL_CONTROLS, PlayerData, Scenario, load_player, supported_controls
 from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import Skill, training_scenario
 from soulsgraph_policies.agents.agent import Agent
@@ -35,11 +37,13 @@ SELECTED_PART = 10
 #: Homes of skills of which a study keeps what was played there: a few megabytes each.
 MOST_HOMES = 16
 #: Looks at a skill, at most; episodes of each skill at home; seed from which those of all episodes are derived.
-LOOKS, HOME_EPISODES, SELECTION_SEED = 2, 120, 4_000_000
+LOOKS, HOME_EPISODES, SELECTION_SEED = 2, 240, 4_000_000
 TICKS_PER_S = 10.0
 #: Share of a skill's decisions that is drawn at random to see what its actions do; the rest keeps it on its course.
 EXPLORATION = 0.5
 _EXPLORATION_STREAM = 21
+#: The kind of reason that a skill's own actions lead to something else.
+_ACTS = "acts"
 
 
 @dataclass(frozen=True)
@@ -94,26 +98,30 @@ def select(
     order = world.plan.skill_graph.order
     parts, now, decisions, ticks = _parts(order), dict(versions), 0, 0
     reasons, starts = dict[str, str](), dict[str, Home]()
+    acting = set[str]()
     for skill in order:
-        reason, looked = _look(homes[skill][0], world, now, skill, int(most * parts[skill]), known)
+        own = acting.isdisjoint(world.plan.skill_graph.upstream(skill))
+        reason, looked = _look(homes[skill][0], world, now, skill, int(most * parts[skill]), known, own)
         decisions += sum(int(part.lengths.sum()) for part in looked)
         ticks += sum(round(float(part.seconds.sum()) * TICKS_PER_S) for part in looked)
+        acting |= {skill} if _ACTS in reason else set()
         for home in homes[skill][1:] if reason else ():
             # The same decisions tell whether the world is as an earlier home: none is played for it.
-            if not _at_home(home, world, skill, known).reason(world, _joined(looked)):
-                starts[skill], now[skill], reason = home, home.versions[skill], ""
+            if not _at_home(home, world, skill, known).reason(world, _joined(looked), own):
+                starts[skill], now[skill], reason = home, home.versions[skill], {}
                 break
         if reason:
-            reasons[skill] = reason
+            reasons[skill] = "; ".join(reason.values())
     overlooked = _overlooked(homes[order[-1]][0].world.scenario, world.scenario)
     return Selection(tuple(reasons), decisions, ticks, reasons, starts, overlooked)
 
 
 def _overlooked(home: Scenario, there: Scenario) -> tuple[str, ...]:
-    """Name what differs between two fights that shows in no single decision of a skill."""
+    """Name what differs between two fights that no look at a skill shows."""
     facts = [
         {
-            "flasks": str(one.flasks),
+            # More of them concern who observes how many are left.
+            "flasks": str(min(one.flasks, home.flasks)),
             "the boss's HP": "{:g} to {:g}".format(*one.boss_hp),
             "a player is dead below": f"{100.0 * one.death_hp_ratio:g} % of its HP",
             "what the player can do": _optional(load_player(one.player)),
@@ -163,15 +171,16 @@ def least_decisions(skills: Sequence[Skill]) -> int:
 
 
 def _look(
-    home: Home, world: TaskWorld, versions: Versions, name: str, most: int, known_homes: PlayedFights
-) -> tuple[str, list[Episodes]]:
+    home: Home, world: TaskWorld, versions: Versions, name: str, most: int, known_homes: PlayedFights, own: bool
+) -> tuple[Mapping[str, str], list[Episodes]]:
     """Look at a skill until a change is certain, or another episode could take more decisions than it may.
 
-    Return why it is worth adapting, empty where nothing says so, and the episodes that were played.
+    Return why it is worth adapting, empty where nothing says so, and the episodes that were played; what its `own`
+    actions lead to may be left out.
     """
     known, chain = _at_home(home, world, name, known_homes), (*world.plan.skill_graph.upstream(name), name)
     parts: list[Episodes] = []
-    reason, spent, longest, looks, horizon = "", 0, known.longest, 0, world.skill(name).horizon
+    reason, spent, longest, looks, horizon = dict[str, str](), 0, known.longest, 0, world.skill(name).horizon
     while not reason and spent + longest <= most:
         # At once are played as many as are played before the next look however long they last.
         surely = min(ceil(most * (looks + 1) / LOOKS) - 1, most - max(longest, horizon)) - spent
@@ -180,7 +189,7 @@ def _look(
         spent, longest = spent + int(parts[-1].lengths.sum()), max(longest, float(parts[-1].lengths.max()))
         if spent * LOOKS >= most * (looks + 1) or spent + longest > most:
             looks += 1
-            reason = known.reason(world, _joined(parts))
+            reason = known.reason(world, _joined(parts), own)
     return reason, parts
 
 
@@ -196,17 +205,25 @@ class _Known:
     def __init__(self, world: TaskWorld, versions: Versions) -> None:
         skills = [world.skill(name) for name in versions]
         self._world, self._skill = world, skills[-1]
-        columns = sorted({column for skill in skills for column in skill.observation.columns})
+        columns = sorted({Column.DISTANCE, *(column for skill in skills for column in skill.observation.columns)})
         played = _tried(world, versions, 0, HOME_EPISODES)
         self._taken, self.longest = played.taken, float(played.lengths.mean())
         self._consequences = HomeConsequences(self._skill, self._taken, columns)
 
-    def reason(self, world: TaskWorld, shifted: DecisionColumns) -> str:
-        """Return why the skill is worth adapting to another world; empty if nothing says so."""
+    def reason(self, world: TaskWorld, shifted: DecisionColumns, own: bool) -> dict[str, str]:
+        """Return by kind why the skill is worth adapting to another world; empty if nothing says so."""
         unseen = unseen_inputs(self._skill, (self._world.scenario, self._taken), (world.scenario, shifted))
-        changed = self._consequences.changed(shifted)
-        cues = changed_cues(compare_cues(self._skill, self._taken, shifted))
-        return "; ".join([*map(str, unseen[:1]), *map(str, changed[:1]), *([cues] if cues else [])])
+        changed = self._consequences.changed(shifted) if own else ()
+        then, now = self._world.scenario.flasks, world.scenario.flasks
+        more = now > then and Column.FLASKS in self._skill.observation.columns
+        found = {
+            # What a fight's data say of the range of what is observed need not be seen first.
+            "given": f"{now} flasks, at home at most {then}" if more else "",
+            "observed": str(unseen[0]) if unseen else "",
+            _ACTS: str(changed[0]) if changed else "",
+            "announced": changed_cues(compare_cues(self._skill, self._taken, shifted)),
+        }
+        return {kind: text for kind, text in found.items() if text}
 
 
 def _tried(world: TaskWorld, versions: Versions, first: int, count: int) -> Episodes:

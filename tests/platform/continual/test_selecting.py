@@ -19,7 +19,7 @@ from soulsgraph_envs.skills import make_skill
 def selected(kind, *homes, kept=None, agent=1):
     """Select skills of an agent of the zoo for a labelled shift; it learned last in the first of the homes.
 
-    The second agent meets what every shift changes; the others seldom look for the lock where `lock-view` refuses it.
+    The second agent meets what every shift changes.
     """
     plan, versions = versions_of(f"five-skills-best-{agent}")
     known = [Home(TaskWorld(plan, place, name), versions) for place, name in enumerate(homes or ("five-skills",))]
@@ -43,6 +43,11 @@ def known():
         # Another boss's blows are another matter for whoever strikes between them, too.
         ("moves", {"dodge", "heal_attack"}),
         ("blow", {"heal_attack"}),
+        ("more-flasks", {"heal_attack"}),
+        # Of these no single skill wins back what they cost.
+        ("no-flask", set()),
+        ("longer", set()),
+        ("early-death", set()),
     ],
 )
 def test_the_skill_that_a_shift_is_meant_for_is_selected(kind, skills, known):
@@ -50,6 +55,11 @@ def test_the_skill_that_a_shift_is_meant_for_is_selected(kind, skills, known):
     assert {*selection.skills} == {*selection.reasons} == skills
     assert 0 < selection.decisions <= MOST_DECISIONS
     assert selection.ticks > 0
+
+
+@pytest.mark.parametrize("agent", [0, 2])
+def test_a_lock_that_is_seldom_asked_for_where_it_is_refused_is_found(agent):
+    assert "lock_on" in selected("lock-view", agent=agent).skills
 
 
 @pytest.mark.parametrize("agent", [0, 2])
@@ -72,8 +82,9 @@ def test_skills_of_a_run_are_selected_for_other_moves_that_they_see():
 def test_what_differs_and_no_look_shows_is_named():
     found = {name: select_for_run(open_run(Path("vordt-best-0")), "vordt", name) for name in ("vordt", "vordt-whole")}
     assert found["vordt"].overlooked == ()
+    assert found["vordt-whole"].skills == ("heal_attack",)
     assert [one.partition(" (")[0] for one in found["vordt-whole"].overlooked] == [
-        *("flasks", "the boss's HP", "a player is dead below", "what the player can do")
+        *("the boss's HP", "a player is dead below", "what the player can do")
     ]
 
 
