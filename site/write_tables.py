@@ -530,7 +530,9 @@ def _averages(study: str, method: str) -> dict[int, float]:
 
 def labelled_shifts(_: Rows) -> Rows:
     """Return for each kind of shift what the rule selected, and what training the named skill alone won."""
-    shifts, truth = (pd.DataFrame(_read(f"continual-selection/{name}.json")["results"]) for name in ("kinds", "truth"))
+    names = ("kinds", "truth", "truth-fights")
+    shifts, *trained_again = (pd.DataFrame(_read(f"continual-selection/{name}.json")["results"]) for name in names)
+    truth = pd.concat(trained_again)
     rows = []
     for kind, found in shifts.groupby("kind", sort=False):
         named = load_family("labelled").kinds[str(kind)].skill

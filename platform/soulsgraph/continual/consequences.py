@@ -42,8 +42,9 @@ MATERIAL_CHANGE, UNSEEN_SHARE = 0.2, 0.1
 _MARGIN = 0.1
 #: Share of decisions at home that are as near to their neighbours as those of the new fight have to be.
 _ALIKE = 0.99
-#: Decisions whose neighbours are looked for at once, and most decisions at home among which they are.
-_CHUNK, _MOST_KNOWN = 1_000, 12_000
+#: Decisions whose neighbours are looked for at once, most decisions at home among which they are, and most that show
+#: what the comparison finds where nothing changed: more make it no better, and each costs time.
+_CHUNK, _MOST_KNOWN, _MOST_CONTROL = 1_000, 12_000, 4_000
 
 _ANIMATIONS = (Column.BOSS_ANIMATION, Column.PLAYER_ANIMATION)
 _CAMERA, _PLAYER = (Column.CAMERA_X, Column.CAMERA_Y, Column.CAMERA_Z), (Column.PLAYER_X, Column.PLAYER_Y)
@@ -260,29 +261,33 @@ class _ActionAtHome:
     """
 
     def __init__(self, known: FollowedDecisions, control: FollowedDecisions, own: tuple[Doubles, Doubles]) -> None:
-        # More neighbours than these make no comparison better, and each costs time.
-        known, control = (one.where(slice(None, None, len(one.actions) // _MOST_KNOWN + 1)) for one in (known, control))
+        known, control = (
+            one.where(slice(None, None, len(one.actions) // most + 1))
+            for one, most in ((known, _MOST_KNOWN), (control, _MOST_CONTROL))
+        )
         deviation = known.following.std(axis=0)
         self._known = known
         self._deviation = np.where(deviation > 1e-6, deviation, np.maximum(np.abs(known.following).mean(axis=0), 1e-3))
         spread = known.situations.std(axis=0)
         scale = 1.0 / np.where(spread > 1e-6, spread, 1.0)
         everything = scale, np.ones(known.animations.shape[1])
-        self._weights = [everything, (scale * own[0], own[1])]
+        # The first skill of a graph observes all that its situations hold.
+        self._weights = [everything] if all(one.all() for one in own) else [everything, (scale * own[0], own[1])]
         usual, distance = zip(*(_expected(control, known, *weights) for weights in self._weights), strict=True)
         self._better = np.argmin([((control.following - one) ** 2).mean(axis=0) for one in usual], axis=0)
         # Nothing at home is like a situation that lies further from its neighbours than those of home from theirs.
-        self._farthest = np.quantile(distance[1], _ALIKE)
+        self._farthest = np.quantile(distance[-1], _ALIKE)
         self._control = replace(control, following=self._apart(control, usual))
         self._means: dict[_Part, _Mean | None] = {}
 
     def beside(self, there: FollowedDecisions) -> FollowedDecisions:
         """Return decisions that are like some at home, with what they led to less what those did, in deviations."""
         expected, distance = zip(*(_expected(there, self._known, *weights) for weights in self._weights), strict=True)
-        return replace(there, following=self._apart(there, expected)).where(distance[1] <= self._farthest)
+        return replace(there, following=self._apart(there, expected)).where(distance[-1] <= self._farthest)
 
     def _apart(self, decisions: FollowedDecisions, expected: Sequence[Doubles]) -> Doubles:
-        return np.asarray((decisions.following - np.where(self._better == 0, *expected)) / self._deviation)
+        better = np.take_along_axis(np.stack(expected), self._better[None, None], axis=0)[0]
+        return np.asarray((decisions.following - better) / self._deviation)
 
     def mean(self, part: _Part) -> _Mean | None:
         """Return the mean where nothing changed, in a part of the range; None where too little was seen of it."""

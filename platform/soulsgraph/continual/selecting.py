@@ -2,7 +2,7 @@
 
 A skill is selected whose own actions lead to something else than at home, that observes what it never observed there
 (both `consequences`), or that sees other announcements (`cues`). What actions lead to is not asked of skills downstream
-of one whose own do: it will learn others, and what they meet will change again. Fights in the new task are charged, so
+of one that is selected: it will learn others, and what they meet will change again. Fights in the new task are charged, so
 each skill is looked at after a part of its decisions and left as soon as a change is certain; fights in the tasks that
 its skills learned in are not what is scarce.
 """
@@ -42,8 +42,6 @@ TICKS_PER_S = 10.0
 #: Share of a skill's decisions that is drawn at random to see what its actions do; the rest keeps it on its course.
 EXPLORATION = 0.5
 _EXPLORATION_STREAM = 21
-#: The kind of reason that a skill's own actions lead to something else.
-_ACTS = "acts"
 
 
 @dataclass(frozen=True)
@@ -98,20 +96,20 @@ def select(
     order = world.plan.skill_graph.order
     parts, now, decisions, ticks = _parts(order), dict(versions), 0, 0
     reasons, starts = dict[str, str](), dict[str, Home]()
-    acting = set[str]()
+    learning = set[str]()
     for skill in order:
-        own = acting.isdisjoint(world.plan.skill_graph.upstream(skill))
+        own = learning.isdisjoint(world.plan.skill_graph.upstream(skill))
         reason, looked = _look(homes[skill][0], world, now, skill, int(most * parts[skill]), known, own)
         decisions += sum(int(part.lengths.sum()) for part in looked)
         ticks += sum(round(float(part.seconds.sum()) * TICKS_PER_S) for part in looked)
-        acting |= {skill} if _ACTS in reason else set()
+        learning |= {skill} if reason else set()
         for home in homes[skill][1:] if reason else ():
             # The same decisions tell whether the world is as an earlier home: none is played for it.
             if not _at_home(home, world, skill, known).reason(world, _joined(looked), own):
-                starts[skill], now[skill], reason = home, home.versions[skill], {}
+                starts[skill], now[skill], reason = home, home.versions[skill], ""
                 break
         if reason:
-            reasons[skill] = "; ".join(reason.values())
+            reasons[skill] = reason
     overlooked = _overlooked(homes[order[-1]][0].world.scenario, world.scenario)
     return Selection(tuple(reasons), decisions, ticks, reasons, starts, overlooked)
 
@@ -172,7 +170,7 @@ def least_decisions(skills: Sequence[Skill]) -> int:
 
 def _look(
     home: Home, world: TaskWorld, versions: Versions, name: str, most: int, known_homes: PlayedFights, own: bool
-) -> tuple[Mapping[str, str], list[Episodes]]:
+) -> tuple[str, list[Episodes]]:
     """Look at a skill until a change is certain, or another episode could take more decisions than it may.
 
     Return why it is worth adapting, empty where nothing says so, and the episodes that were played; what its `own`
@@ -180,7 +178,7 @@ def _look(
     """
     known, chain = _at_home(home, world, name, known_homes), (*world.plan.skill_graph.upstream(name), name)
     parts: list[Episodes] = []
-    reason, spent, longest, looks, horizon = dict[str, str](), 0, known.longest, 0, world.skill(name).horizon
+    reason, spent, longest, looks, horizon = "", 0, known.longest, 0, world.skill(name).horizon
     while not reason and spent + longest <= most:
         # At once are played as many as are played before the next look however long they last.
         surely = min(ceil(most * (looks + 1) / LOOKS) - 1, most - max(longest, horizon)) - spent
@@ -210,20 +208,16 @@ class _Known:
         self._taken, self.longest = played.taken, float(played.lengths.mean())
         self._consequences = HomeConsequences(self._skill, self._taken, columns)
 
-    def reason(self, world: TaskWorld, shifted: DecisionColumns, own: bool) -> dict[str, str]:
-        """Return by kind why the skill is worth adapting to another world; empty if nothing says so."""
+    def reason(self, world: TaskWorld, shifted: DecisionColumns, own: bool) -> str:
+        """Return why the skill is worth adapting to another world; empty if nothing says so."""
         unseen = unseen_inputs(self._skill, (self._world.scenario, self._taken), (world.scenario, shifted))
         changed = self._consequences.changed(shifted) if own else ()
         then, now = self._world.scenario.flasks, world.scenario.flasks
         more = now > then and Column.FLASKS in self._skill.observation.columns
-        found = {
-            # What a fight's data say of the range of what is observed need not be seen first.
-            "given": f"{now} flasks, at home at most {then}" if more else "",
-            "observed": str(unseen[0]) if unseen else "",
-            _ACTS: str(changed[0]) if changed else "",
-            "announced": changed_cues(compare_cues(self._skill, self._taken, shifted)),
-        }
-        return {kind: text for kind, text in found.items() if text}
+        # What a fight's data say of the range of what is observed need not be seen first.
+        given = [f"{now} flasks, at home at most {then}"] if more else []
+        cues = changed_cues(compare_cues(self._skill, self._taken, shifted))
+        return "; ".join([*given, *map(str, [*unseen[:1], *changed[:1]]), *([cues] if cues else [])])
 
 
 def _tried(world: TaskWorld, versions: Versions, first: int, count: int) -> Episodes:
