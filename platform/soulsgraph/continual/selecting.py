@@ -2,9 +2,9 @@
 
 A skill is selected whose own actions lead to something else than at home, that observes what it never observed there
 (both `consequences`), or that sees other announcements (`cues`). What actions lead to is not asked of skills downstream
-of one that is selected: it will learn others, and what they meet will change again. Fights in the new task are charged, so
-each skill is looked at after a part of its decisions and left as soon as a change is certain; fights in the tasks that
-its skills learned in are not what is scarce.
+of one that is selected: it will learn others, and what they meet will change again. Fights in the new task are charged,
+so each skill is looked at after a part of its decisions and left as soon as a change is certain; fights in the tasks
+that its skills learned in are not what is scarce.
 """
 
 from __future__ import annotations
