@@ -31,7 +31,7 @@ from fakes.keys import virtual_screen
 from fakes.stand_in import StandInProcess
 from soulsgraph.calibrate.boss_file import scenario_path_of, write_fitted, write_tables
 from soulsgraph.calibrate.calibration import calibrate
-from soulsgraph.calibrate.rows import Doubles, FightRows, FightSet, read_fights
+from soulsgraph.calibrate.rows import FightRows, FightSet, read_fights
 from soulsgraph.recordings.recording import Fighter, record_in_games
 from soulsgraph.results.origin import describe_run
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
@@ -39,6 +39,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import precompile
 from soulsgraph.zoo import open_agent
 from soulsgraph_envs.combat.loop import Actions, Combat
+from soulsgraph_envs.combat.rollout import Doubles
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.files import check_writable, write_json, write_text
 from soulsgraph_envs.core.game import LaneIndices
@@ -128,14 +129,14 @@ class LaneRows:
             controls.append(int(combat.controls[lane]))
             if combat.ended[lane]:
                 raw = np.array([*raws, combat.raw[lane]])
-                self.fights[name] = _fight_rows(name, raw, [*controls, 0])
+                self.fights[name] = _fight_rows(raw, [*controls, 0])
                 del self._rows[lane]
 
 
-def _fight_rows(name: str, raw: Doubles, controls: list[int]) -> FightRows:
+def _fight_rows(raw: Doubles, controls: list[int]) -> FightRows:
     clock = np.round(np.arange(len(raw)) * TICK_S, 6)
     numbers = raw[:, Raw.BOSS_ANIMATION].astype(np.int64)
-    return FightRows(name, clock, raw, np.array(controls, np.uint32), numbers, raw[:, Raw.PLAYER_HP].copy())
+    return FightRows(clock, raw, np.array(controls, np.uint32), numbers, raw[:, Raw.PLAYER_HP].copy())
 
 
 def record_draw(draw: Draw, minutes: float) -> list[FightSet]:
@@ -151,7 +152,7 @@ def record_fighter(fighter: Fighter, seed: int, minutes: float) -> FightSet:
         kept = LaneRows(fighter.agent, seeds).fights
         fights += [kept[f"{one:016x}"] for one in seeds.tolist()]
         seed += 1_000
-    return FightSet(tuple(fights), {}, fighter.scenario, "", "")
+    return FightSet(tuple(fights), {}, fighter.scenario)
 
 
 def record_stand_in(draw: Draw, minutes: float, speed: float, folder: Path) -> list[FightSet]:

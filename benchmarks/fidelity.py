@@ -18,9 +18,9 @@ from calibration_draws import draw_alterations
 from soulsgraph.calibrate.boss_file import scenario_path_of, write_fitted
 from soulsgraph.calibrate.calibration import calibrate
 from soulsgraph.calibrate.comparison import HORIZONS_S, MEASURES, WITHIN
-from soulsgraph.calibrate.fidelity import Fidelity, ScenarioFidelity, measure_fidelity, read_fights
+from soulsgraph.calibrate.fidelity import Fidelity, ScenarioFidelity, measure_fidelity
 from soulsgraph.calibrate.fidelity_page import write_fidelity
-from soulsgraph.calibrate.rows import read_fights as read_fought
+from soulsgraph.calibrate.rows import read_alike, read_fights
 from soulsgraph.recordings.recording import ORACLE, Fighter, record
 from soulsgraph.results.origin import describe_run
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds
@@ -41,12 +41,12 @@ def measure_draw(draw: int, folder: Path) -> tuple[Fidelity, float]:
     true.write_text(f'based_on = "{SHIPPED}"\nname = "true"\nboss = "{boss.name}"\n', encoding="utf-8")
     _record(MEASURED, str(true), folder / "measured", draw)
     _record(FITTED, str(true), folder / "fitted", draw + 1000)
-    fought = read_fought(folder / "fitted", load_boss(SHIPPED), simulated=True)
+    fought = read_fights(folder / "fitted", load_boss(SHIPPED), simulated=True)
     found = calibrate(fought, load_boss(SHIPPED), load_player(load_scenario(SHIPPED).player))
     write_fitted(folder / "fitted.toml", found, SHIPPED, SHIPPED, load_boss(SHIPPED))
     scenarios = (SHIPPED, str(scenario_path_of(folder / "fitted.toml")), str(true))
     began = time.process_time()
-    fidelity = measure_fidelity(read_fights(folder / "measured"), scenarios)
+    fidelity = measure_fidelity(read_alike(folder / "measured"), scenarios)
     return fidelity, time.process_time() - began
 
 
@@ -68,12 +68,12 @@ def rows_of(draw: int, fidelity: Fidelity, cpu_s: float) -> list[dict[str, Any]]
 
 
 def _errors(one: ScenarioFidelity) -> dict[str, Any]:
-    span, floor = one.measured.span(WITHIN, HORIZONS_S[-1]), one.floor.span(WITHIN, HORIZONS_S[-1])
+    span, floor = one.measured.spans[WITHIN, HORIZONS_S[-1]], one.floor.spans[WITHIN, HORIZONS_S[-1]]
     found: dict[str, Any] = {"rows": len(span)}
     for name in MEASURES:
         found |= {f"{name}_{key}": value for key, value in span.summary(name).items()}
         found |= {f"{name}_floor_{key}": value for key, value in floor.summary(name).items()}
-    within = one.measured.span(WITHIN, HORIZONS_S[1])
+    within = one.measured.spans[WITHIN, HORIZONS_S[1]]
     found["struck_in_both"] = within.struck_in_both
     return found | {f"wins {win.player}": win.predicted.wins for win in one.wins if win.predicted is not None}
 

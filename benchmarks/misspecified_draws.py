@@ -53,7 +53,7 @@ def _late(columns: Sequence[Raw], boss: bool = False, hp: bool = False) -> Calla
 def _with_missing(fight: FightRows) -> FightRows:
     kept = np.flatnonzero(np.random.default_rng(len(fight)).random(len(fight)) > MISSING)
     clock = np.arange(len(kept)) * 0.1
-    return FightRows(fight.name, clock, fight.raw[kept], fight.controls[kept], fight.boss[kept], fight.hp[kept])
+    return replace(fight.where(kept), clock_s=clock)
 
 
 _ANIMATION = (0, 1, 2)

@@ -22,7 +22,7 @@ from calibration import page_rows
 from environment_pages import environment_pages
 from misspecified_draws import page_rows as page_rows_of_misspecified
 from soulsgraph.project import listing
-from soulsgraph.recordings.format import FIGHT_COLUMNS
+from soulsgraph.recordings.format import FIGHT_COLUMNS, MEANING, UNIT
 from soulsgraph.results.statistics import Interval, mean_interval
 from soulsgraph.results.tables import with_interval
 from soulsgraph.tracking.metrics import METRICS
@@ -633,7 +633,7 @@ def recorded_columns(rows: Rows) -> Rows:
     held = [f"`{one.name.removeprefix('control/')}`" for one in FIGHT_COLUMNS if one.name.startswith("control/")]
     controls = ["`control/<control>`", "", f"whether it is held or pressed in this tick: {', '.join(held)}"]
     return [
-        *([f"`{one.name}`", one.unit, one.meaning] for one in read),
+        *([f"`{one.name}`", *(one.metadata[key].decode() for key in (UNIT, MEANING))] for one in read),
         controls,
         *(row for row in rows if row[0].startswith("`<skill>")),
     ]

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph.calibrate.replay import ReadFight
-from soulsgraph.recordings.format import Identity, make_header
+from soulsgraph.calibrate.rows import ReadFight
+from soulsgraph.recordings.format import make_header
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.simulator import Simulator
@@ -43,8 +43,7 @@ def drawn_fight(
         lanes.append(game.values(0))
         controls.append(int(bits))
         clock.append(clock[-1] + length)
-    identity = Identity("drawn", scenario, "game", "memory", "person")
-    header = make_header(identity, loaded)
+    header = make_header(loaded, scenario=scenario, source="game", driver="memory", player="person")
     whole = np.vstack(rows)
     fight = ReadFight(
         whole,
@@ -52,7 +51,7 @@ def drawn_fight(
         np.array(clock) * FRAME_S,
         whole[:, Raw.PLAYER_HP],
         np.zeros(len(whole), np.int64),
-        (None,) * len(whole),
+        np.full(len(whole), None),
         header,
     )
     return fight, lanes

@@ -45,18 +45,18 @@ def wandering_fights(scenario: str | Path, minutes: float, seed: int) -> FightSe
         over = np.flatnonzero(dead | (tick == ticks - 1))
         for lane in over.tolist():
             whole = np.array([*rows[lane], raw[lane]])
-            fights.append(_rows(f"fight-{len(fights)}", whole, [*sent[lane], 0]))
+            fights.append(_rows(whole, [*sent[lane], 0]))
             rows[lane], sent[lane] = [], []
         if over.size:
             raw = game.reset(over, fought, derive_seeds(seed, np.arange(begun, begun + over.size)))
             begun += over.size
-    return FightSet(tuple(fight for fight in fights if len(fight) > 5), {}, str(scenario), "", "")
+    return FightSet(tuple(fight for fight in fights if len(fight) > 5), {}, str(scenario))
 
 
-def _rows(name: str, raw: np.ndarray, controls: list[int]) -> FightRows:
+def _rows(raw: np.ndarray, controls: list[int]) -> FightRows:
     clock = np.arange(len(raw), dtype=np.float64) * 0.1
     numbers = raw[:, Raw.BOSS_ANIMATION].astype(np.int64)
-    return FightRows(name, clock, raw, np.array(controls, np.uint32), numbers, raw[:, Raw.PLAYER_HP].copy())
+    return FightRows(clock, raw, np.array(controls, np.uint32), numbers, raw[:, Raw.PLAYER_HP].copy())
 
 
 def disturbed(fought: FightSet, seed: int) -> FightSet:
@@ -66,14 +66,5 @@ def disturbed(fought: FightSet, seed: int) -> FightSet:
     for fight in fought.fights:
         kept = np.flatnonzero(random.random(len(fight)) > 0.1)
         late = np.sort(fight.clock_s[kept] + random.uniform(0.0, 0.02, len(kept)))
-        fights.append(
-            replace(
-                fight,
-                clock_s=late,
-                raw=fight.raw[kept],
-                controls=fight.controls[kept],
-                boss=fight.boss[kept],
-                hp=fight.hp[kept],
-            )
-        )
+        fights.append(replace(fight.where(kept), clock_s=late))
     return replace(fought, fights=tuple(fights))

@@ -34,35 +34,22 @@ def write_tables(path: Path, tables: Mapping[str, Any], head: str = "", comments
 
 def _lines(table: Mapping[str, Any], place: tuple[str | int, ...], comments: Comments) -> Iterator[str]:
     """Yield the lines of a table: its values, then the tables and lists of tables in it."""
-    later = {key: value for key, value in table.items() if _is_section(value)}
+    sections = {
+        key: value
+        for key, value in table.items()
+        if isinstance(value[0] if isinstance(value, list) and value else value, Mapping)
+    }
     for key, value in table.items():
-        if key not in later:
-            yield from _value_lines(key, value, (*place, key), comments)
-    for key, value in later.items():
-        entries = (
-            [(f"[[{_name(place, key)}]]", one, (*place, key, at)) for at, one in enumerate(value)]
-            if isinstance(value, list)
-            else [(f"[{_name(place, key)}]", value, (*place, key))]
-        )
-        for title, entry, inside in entries:
-            yield ""
-            if note := comments.get(inside):
-                yield f"# {note}"
-            yield title
+        if key not in sections:
+            note = comments.get((*place, key))
+            yield f"{key} = {_text(value)}" + (f"  # {note}" if note else "")
+    for key, value in sections.items():
+        name = ".".join([*(one for one in place if isinstance(one, str)), key])
+        entries = {(*place, key, at): one for at, one in enumerate(value)} if isinstance(value, list) else None
+        for inside, entry in (entries or {(*place, key): value}).items():
+            note = comments.get(inside)
+            yield from ("", *([f"# {note}"] if note else []), f"[[{name}]]" if entries else f"[{name}]")
             yield from _lines(entry, inside, comments)
-
-
-def _is_section(value: Any) -> bool:
-    return isinstance(value, Mapping) or (isinstance(value, list) and bool(value) and isinstance(value[0], Mapping))
-
-
-def _name(place: tuple[str | int, ...], key: str) -> str:
-    return ".".join([*(one for one in place if isinstance(one, str)), key])
-
-
-def _value_lines(key: str, value: Any, place: tuple[str | int, ...], comments: Comments) -> Iterator[str]:
-    note = comments.get(place)
-    yield f"{key} = {_text(value)}" + (f"  # {note}" if note else "")
 
 
 def _text(value: Any) -> str:
@@ -86,40 +73,35 @@ def write_fitted(
         WriteError: if the place cannot be written.
     """
     check_free(out)
-    scenario_path, player_path = scenario_path_of(out), player_path_of(out)
+    scenario_path, player_path = scenario_path_of(out), _player_path_of(out)
     tables = read_data("boss", find("boss", base))
-    fitted, comments = fitted_tables(tables, calibration, shipped)
+    fitted, comments = _fitted_tables(tables, calibration, shipped)
     differing = {key: value for key, value in fitted.items() if value != tables.get(key) and key != "name"}
     own = {"based_on": _reference(base), "name": f"{shipped.name}, fitted", **differing}
     fought = {"based_on": _reference(scenario), "name": scenario_path.stem, "boss": out.name}
+    # The player's values that are determined and are not the shipped ones.
+    player: dict[str, Any] = {}
+    for value in calibration.player:
+        if value.estimate is not None and value.differs:
+            group, _, name = value.key.partition(".")
+            player.setdefault(group, {})[name] = round(value.estimate, 5)
     with temporary_folder("soulsgraph-fitted-") as folder:
-        if player := player_tables(calibration):
+        if player:
             name = load_scenario(scenario).player
             based = {"based_on": _reference(name), "name": f"{load_player(name).name}, fitted"}
             write_tables(folder / player_path.name, {**based, **player})
             fought["player"] = player_path.name
-        write_tables(folder / out.name, own, head_of(calibration), comments)
+        write_tables(folder / out.name, own, _head_of(calibration), comments)
         write_tables(folder / scenario_path.name, fought)
         loaded = load_scenario(folder / scenario_path.name)
         load_boss(loaded.boss)
         load_player(loaded.player)
-        for path in (player_path, out, scenario_path) if player else (out, scenario_path):
+        for path in (*([player_path] if player else []), out, scenario_path):
             write_text(path, (folder / path.name).read_text(encoding="utf-8"))
     return out, scenario_path
 
 
-def player_tables(calibration: Calibration) -> dict[str, dict[str, float]]:
-    """Return the player's values that are determined and are not the shipped ones, as tables of a player's file."""
-    tables: dict[str, dict[str, float]] = {}
-    for value in calibration.player:
-        if value.estimate is not None and value.differs:
-            group, _, name = value.key.partition(".")
-            tables.setdefault(group, {})[name] = round(value.estimate, 5)
-    return tables
-
-
-def player_path_of(out: Path) -> Path:
-    """Return the path of the player that is written beside a boss where the recorded one differs from the shipped."""
+def _player_path_of(out: Path) -> Path:
     return out.with_name(f"{out.stem}-player.toml")
 
 
@@ -134,7 +116,7 @@ def check_free(out: Path) -> None:
     Raises:
         SoulsGraphError: naming it.
     """
-    for path in (out, scenario_path_of(out), player_path_of(out)):
+    for path in (out, scenario_path_of(out), _player_path_of(out)):
         if path.exists():
             raise SoulsGraphError(
                 f"{path}: expected no such file yet, found one, which is never overwritten", "name another"
@@ -146,7 +128,7 @@ def _reference(name: str | Path) -> str:
     return str(Path(text).resolve()) if text.endswith(".toml") else text
 
 
-def head_of(calibration: Calibration) -> str:
+def _head_of(calibration: Calibration) -> str:
     """Return what a fitted boss's file says at its top: how it was made, and what stays as shipped."""
     minutes, counts = calibration.seconds / 60.0, calibration.counts
     lines = [
@@ -156,13 +138,18 @@ def head_of(calibration: Calibration) -> str:
         "often it was seen.",
     ]
     for verdict in ("not determined", "unlike the model"):
-        keys = [value.key for value in calibration.boss if value.verdict == verdict]
-        if keys:
+        if keys := [value.key for value in calibration.boss if value.verdict == verdict]:
             lines += ["", f"As shipped, since {verdict}:", *(f"  {key}" for key in keys)]
     return "\n".join(lines)
 
 
-def fitted_tables(
+#: Kinds that are times of a move.
+_TIMES = ("length", "tracking", "lunge times", "leap", "start", "end")
+#: Kinds of which a bounded estimate is nearer to the truth than the shipped value.
+_ESTIMATED = ("weights", "chains", "wait low", "wait high", "start", "end", "reach", "arc", "damage")
+
+
+def _fitted_tables(
     tables: Mapping[str, Any], calibration: Calibration, shipped: BossData
 ) -> tuple[dict[str, Any], dict[tuple[str | int, ...], str]]:
     """Return a boss's tables with what a calibration found, and comments on it by the keys from the root."""
@@ -177,9 +164,12 @@ def fitted_tables(
         owner: Any = fitted
         for key in keys[:-1]:
             owner = owner[key] if isinstance(key, int) else owner.setdefault(key, {})
-        _set(owner, keys[-1], _as_written(value, shipped))
+        if isinstance(owner, list) or not isinstance(keys[-1], int):
+            owner[keys[-1]] = _number_in_file(value, shipped)
         place = keys[:-1] if isinstance(keys[-1], int) else keys
-        note = _note(value)
+        low, high = (("?" if end is None else f"{end:.4g}") for end in (value.low, value.high))
+        found = "" if value.verdict == "determined" else f"{value.verdict}, {value.estimate:.4g}, "
+        note = f"{found}{low} to {high}, {value.count} seen"
         comments[place] = f"{comments[place]}; {note}" if place in comments else note
     for move in fitted["moves"]:
         _repair(move)
@@ -188,89 +178,58 @@ def fitted_tables(
     return fitted, comments
 
 
-def _set(owner: Any, key: str | int, number: float) -> None:
-    if isinstance(key, int) and not isinstance(owner, list):
-        return
-    owner[key] = number
-
-
 def _keys(key: str, titles: Mapping[str, int]) -> tuple[str | int, ...] | None:
     """Return the keys from the root of a value; None for a move that the file lacks."""
-    if not key.startswith("moves."):
-        return tuple(int(part) if part.isdigit() else part for part in key.split("."))
-    title = max((one for one in titles if key.startswith(f"moves.{one}.")), key=len, default=None)
-    if title is None:
-        return None
-    inside = key.removeprefix(f"moves.{title}.").split(".")
-    return ("moves", titles[title], *(int(part) if part.isdigit() else part for part in inside))
+    own: tuple[str | int, ...] = ()
+    if key.startswith("moves."):
+        title = max((one for one in titles if key.startswith(f"moves.{one}.")), key=len, default=None)
+        if title is None:
+            return None
+        own, key = ("moves", titles[title]), key.removeprefix(f"moves.{title}.")
+    return (*own, *(int(part) if part.isdigit() else part for part in key.split(".")))
 
 
-#: Kinds that are times of a move.
-_TIMES = ("length", "tracking", "lunge times", "leap", "start", "end")
-#: Kinds of which a bounded estimate is nearer to the truth than the shipped value.
-_ESTIMATED = ("weights", "chains", "wait low", "wait high", "start", "end", "reach", "arc", "damage")
-
-
-def _as_written(value: ValueFit, shipped: BossData) -> float:
-    """Return the number of a value in the file, without the boss's factors; a count of moves is whole."""
-    if value.key == "aggression.chain_most":
-        return int(_value_in_file(value))
-    times = value.kind in _TIMES and value.key.startswith("moves.")
-    factor = shipped.time_factor if times else shipped.damage_factor if value.kind == "damage" else 1.0
-    return round(_value_in_file(value) / (factor or 1.0), 5)
-
-
-def _value_in_file(value: ValueFit) -> float:
-    """Return the number that the file has of a value, as the game shows it: as shipped where that may be."""
+def _number_in_file(value: ValueFit, shipped: BossData) -> float:
+    """Return the number of a value in the file, without the boss's factors: as shipped where that may be."""
     # What may be as shipped stays so: a frame is no change of a boss.
     stays = value.holds_shipped and not (value.verdict == "bounded" and value.kind in _ESTIMATED)
-    number = value.shipped if stays else value.estimate
-    return float(number or 0.0)
-
-
-def _note(value: ValueFit) -> str:
-    low, high = (("?" if end is None else f"{end:.4g}") for end in (value.low, value.high))
-    found = "" if value.verdict == "determined" else f"{value.verdict}, {value.estimate:.4g}, "
-    return f"{found}{low} to {high}, {value.count} seen"
+    number = float((value.shipped if stays else value.estimate) or 0.0)
+    if value.key == "aggression.chain_most":
+        return int(number)
+    times = value.kind in _TIMES and value.key.startswith("moves.")
+    factor = shipped.time_factor if times else shipped.damage_factor if value.kind == "damage" else 1.0
+    return round(number / (factor or 1.0), 5)
 
 
 def _add_moves(tables: dict[str, Any], calibration: Calibration, shipped: BossData) -> None:
     """Add the moves that the data lack, with an id that nothing has; what is known of them is set like all else."""
     used = {move.id for move in shipped.moves} | {one.id for one in shipped.animations.known().values()}
     free = (number for number in range(1000) if number not in used)
-    lengths = {value.key: value.estimate for value in calibration.boss if value.kind == "length"}
+    found = {value.key: value.estimate for value in calibration.boss}
     for key, name in calibration.new_moves.items():
-        length = lengths.get(f"{key}.length_s")
+        length = found.get(f"{key}.length_s")
         if length is None:
             continue
         length_s = round(length / shipped.time_factor, 5)
-        places = {
-            one.key.split(".windows.")[1].split(".")[0] for one in calibration.boss if f"{key}.windows." in one.key
-        }
-        windows = [_window(length_s) for _ in range(max(len(places), 1))]
+        # One at the move's end that reaches nobody stands for a blow that was not seen.
+        window = {"time_s": [round(0.98 * length_s, 5), length_s], "reach_m": 0.0, "half_arc_rad": 3.2, "damage": 0.0}
+        windows = sum(one.startswith(f"{key}.windows.") and one.endswith(".damage") for one in found)
         tables["moves"].append({
             "id": next(free), "name": name, "title": key.removeprefix("moves."), "raw_id": -1, "length_s": length_s,
             "tracks_s": 0.0, "lunge_m_s": 0.0, "lunge_s": [0.0, 0.0], "distance_m": [0.0, 100.0], "weight": 0.0,
-            "windows": windows,
+            "windows": [deepcopy(window) for _ in range(max(windows, 1))],
         })  # fmt: skip
-
-
-def _window(length_s: float) -> dict[str, Any]:
-    """Return a window at a move's end that reaches nobody, for a move of which no blow was seen."""
-    return {"time_s": [round(0.98 * length_s, 5), length_s], "reach_m": 0.0, "half_arc_rad": 3.2, "damage": 0.0}
 
 
 def _repair(move: dict[str, Any]) -> None:
     """Put a move's times in the order that its checks ask for, where one that was found meets one that was not."""
-    latest = move["length_s"]
-    last = 0.0
-    for place, window in enumerate(move["windows"]):
+    latest, last = move["length_s"], 0.0
+    starts = [window["time_s"][0] for window in move["windows"]]
+    for window, behind in zip(move["windows"], [*starts[1:], latest], strict=True):
         start, end = window["time_s"]
         start = min(max(start, last), latest - _SHORTEST_S)
-        behind = move["windows"][place + 1]["time_s"][0] if place + 1 < len(move["windows"]) else latest
-        end = min(max(end, start + _SHORTEST_S), max(min(behind, latest), start + _SHORTEST_S))
-        window["time_s"] = [round(start, 5), round(end, 5)]
-        last = end
+        last = min(max(end, start + _SHORTEST_S), max(min(behind, latest), start + _SHORTEST_S))
+        window["time_s"] = [round(start, 5), round(last, 5)]
     move["tracks_s"] = min(move["tracks_s"], latest)
     if "lunge_s" in move:
         begin, end = (min(moment, latest) for moment in move["lunge_s"])
@@ -279,5 +238,4 @@ def _repair(move: dict[str, Any]) -> None:
             move["tracks_s"] = min(move["tracks_s"], begin)
     if move.get("leap_s"):
         move["leap_s"] = min(move["leap_s"], move["windows"][0]["time_s"][0])
-    low, high = move["distance_m"]
-    move["distance_m"] = [min(low, high), max(low, high)]
+    move["distance_m"] = sorted(move["distance_m"])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import zip_longest
+from math import inf
 from typing import Any
 
 from soulsgraph.calibrate.choice import choice_fits
-from soulsgraph.calibrate.hit_windows import WindowData, assign_windows, shipped_windows, spread_fit, window_fits
+from soulsgraph.calibrate.hit_windows import WindowData, assign_windows, clean_damage, spread_fit, window_fits
 from soulsgraph.calibrate.lags import Lag, Source, align, clock_is_right
 from soulsgraph.calibrate.motion import (
     Ticks,
-    leap_fits,
+    leap_fit,
     leap_short_fit,
     lunge_fits,
     stance_fits,
@@ -22,8 +25,8 @@ from soulsgraph.calibrate.motion import (
 from soulsgraph.calibrate.moves import MoveCourse, MoveData, move_data
 from soulsgraph.calibrate.player import contact_fit, player_fits
 from soulsgraph.calibrate.rows import FIRST_UNKNOWN, FightSet, contact_m
-from soulsgraph.calibrate.values import ValueFit, Verdict, by_verdict, fit
-from soulsgraph_envs.core.scenario import BossData, Move, PlayerData
+from soulsgraph.calibrate.values import VERDICTS, ValueFit, Verdict
+from soulsgraph_envs.core.scenario import BossData, HitWindow, Move, PlayerData
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 
 
@@ -44,7 +47,7 @@ class Calibration:
     @property
     def counts(self) -> dict[Verdict, int]:
         """How many values of the boss there are of each verdict."""
-        return by_verdict(self.boss)
+        return {verdict: sum(one.verdict == verdict for one in self.boss) for verdict in VERDICTS}
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -59,48 +62,127 @@ class Calibration:
         }
 
 
+@dataclass(frozen=True)
+class _SeenMove:
+    """One move: its key, as it is shipped, None for one that the data lack, and as it was seen; times of the data are
+    shorter by the factor. `moved` are the values of its length, tracking, lunge and leap.
+    """
+
+    key: str
+    shipped: Move | None
+    data: MoveData | None
+    time_factor: float
+    moved: Sequence[ValueFit] = ()
+
+    @property
+    def windows(self) -> Sequence[HitWindow]:
+        """The shipped windows."""
+        return self.shipped.windows if self.shipped else ()
+
+    @property
+    def opens_s(self) -> tuple[float, float, float]:
+        """When the first window opens, with its interval: as seen, else as shipped, 0 of a move that the data lack."""
+        if self.shipped is None:
+            return 0.0, 0.0, 0.0
+        found = None if self.data is None else assign_windows(self.data, self.windows, self.time_factor)[0]
+        if found is None:
+            return (self.windows[0].time_s[0] * self.time_factor,) * 3
+        opens, low, high = (frame / FRAMES_PER_S for frame in found.opens)
+        return opens, low, high
+
+    def movement(self, ticks: Ticks, contact: float) -> list[ValueFit]:
+        """Return length, tracking, lunge and leap by the ticks of the move."""
+        move, key, factor = self.shipped, self.key, self.time_factor
+        length = ValueFit(f"{key}.length_s", "length", move.length_s * factor if move else None)
+        if (data := self.data) is not None:
+            half = 0.5 / FRAMES_PER_S
+            length = length.fit(data.length_s, (data.length_s - half, data.length_s + half), len(data))
+        tracks = ValueFit(f"{key}.tracks_s", "tracking", move.tracks_s * factor if move else None)
+        values = [length, tracks_fit(tracks, ticks)]
+        if move is None or not move.leap_s:
+            return [*values, *lunge_fits(key, ticks, contact, move, factor)]
+        return [*values, leap_fit(ValueFit(f"{key}.leap_s", "leap", move.leap_s * factor), ticks, self.opens_s)]
+
+    @property
+    def course(self) -> MoveCourse:
+        """When the boss turns and goes in it, of values that are determined; a leap ends as a window opens."""
+        sure = {
+            value.key.removeprefix(f"{self.key}."): value.estimate
+            for value in self.moved
+            if value.verdict == "determined" and value.estimate is not None
+        }
+        course = MoveCourse((-inf, sure["tracks_s"])) if "tracks_s" in sure else MoveCourse()
+        if "leap_s" in sure:
+            opens_s, *_ = self.opens_s
+            return course._replace(goes_s=(opens_s - sure["leap_s"], opens_s))
+        both = "lunge_s.0" in sure and "lunge_s.1" in sure
+        return course._replace(goes_s=(sure["lunge_s.0"], sure["lunge_s.1"])) if both else course
+
+    @cached_property
+    def struck(self) -> list[tuple[HitWindow | None, WindowData | None]]:
+        """The shipped windows with the blows of each: None of one that nobody saw or whose blows can't be dated."""
+        found = [] if self.data is None else assign_windows(self.data, self.windows, self.time_factor)
+        # Blows that neither stagger nor come once are not dated: what they are stays as shipped.
+        return [
+            (own, None if own is not None and (not own.staggers or own.every_s) else one)
+            for own, one in zip_longest(self.windows, found)
+        ]
+
+
 def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibration:
     """Fit a boss's data to fights with a player.
 
     What was read late is put right first; where that can't be, the values that it bends are doubtful.
     """
     fights, lags = align(fought.fights, boss, player)
-    own = player_fits(fights, player, contact_m(boss, player))
-    player = _as_seen(player, own)
+    contact = contact_m(boss, player)
+    own = player_fits(fights, player, contact)
+    # Where the protection of the roll ends as it was seen, a miss is one.
+    protected = next(value for value in own if value.key == "roll.invulnerable_s")
+    if protected.estimate is not None and protected.differs:
+        player = replace(player, roll=replace(player.roll, invulnerable_s=protected.estimate))
     stances = {name: animation.id for name, animation in boss.animations.known().items()}
-    ticks = ticks_of(fights)
-    first = move_data(fights, player, set(stances.values()))
-    keys = move_keys(boss, first, fought.unknown)
-    between = {*stances.values(), *(number for number in first if number not in keys)}
+    ticks, standing = ticks_of(fights), list(stances.values())
+    first = move_data(fights, player, standing)
+    keys, shipped = move_keys(boss, first, fought.unknown), {move.id: move for move in boss.moves}
     speeds = stance_fits(ticks, fights, boss, stances)
-    tracking, _ = tracking_fit(ticks, list(stances.values()), boss, speeds[2])
-    shipped = {move.id: move for move in boss.moves}
-    moved = {
-        number: _movement(
-            key, ticks.where(ticks.number == number), first.get(number), shipped.get(number), boss, player
-        )
-        for number, key in keys.items()
-    }
-    courses = {
-        number: _course_of(keys[number], found, _opens(first.get(number), shipped.get(number), boss)[0])
-        for number, found in moved.items()
-    }
-    again = move_data(fights, player, set(stances.values()), courses)
-    values = [*speeds, tracking, _landing(again, moved, keys, shipped, boss)]
-    values += choice_fits(fights, boss, between, keys)
-    struck = {number: _struck(again.get(number), shipped.get(number), boss) for number in keys}
-    values.append(_spread(again, struck, boss))
-    boss = _spread_as_seen(boss, values[-1])
+    moves: dict[int, _SeenMove] = {}
     for number, key in keys.items():
-        values += moved[number]
-        values += _windows(key, again.get(number), struck[number], shipped.get(number), boss)
+        move = _SeenMove(key, shipped.get(number), first.get(number), boss.time_factor)
+        moves[number] = replace(move, moved=move.movement(ticks.where(ticks.number == number), contact))
+    again = move_data(fights, player, standing, {number: move.course for number, move in moves.items()})
+    moves = {number: replace(move, data=again.get(number)) for number, move in moves.items()}
+    leaps = []
+    for move in moves.values():
+        lasts = next((value.estimate for value in move.moved if value.key == f"{move.key}.leap_s"), None)
+        if lasts is not None and move.data is not None:
+            opens, *_ = move.opens_s
+            leaps.append((move.data, opens - lasts, opens))
+    between = {*standing, *(number for number in first if number not in keys)}
+    values = [*speeds, tracking_fit(ticks, standing, boss, speeds[2])]
+    values += [leap_short_fit(leaps, boss.motion.leap_short_m), *choice_fits(fights, boss, between, keys)]
+    # Of a boss with a rage the spread of damage is as shipped: nobody sees which blows are raging.
+    raging = boss.enraged.below_hp_ratio > 0.0
+    dated = [(move.data, one) for move in moves.values() for _, one in move.struck if not raging]
+    spread = spread_fit([clean_damage(data, one.own) for data, one in dated if data is not None and one], boss)
+    values.append(spread)
+    # It says which means a blow allows: one that is too small would leave out the true one.
+    if spread.high is not None and not spread.holds_shipped:
+        boss = replace(boss, damage_spread=spread.high)
+    for move in moves.values():
+        values += move.moved
+        for place, (window, one) in enumerate(move.struck):
+            values += window_fits(f"{move.key}.windows.{place}", move.data, one, window, boss)
     values.append(contact_fit(fights, boss.radius_m, player))
-    names = {keys[number]: name for number, name in fought.unknown.items() if number in keys}
     timed = clock_is_right(fights)
     bent = {kind for source, lag in lags.items() if not lag.steady for kind in _BENT[source]}
     bent |= set() if timed else {*_TIMED}
-    values, own = ([_doubted(value, bent) for value in part] for part in (values, own))
-    notices = [*_reading_notices(lags, timed), *_move_notices(values, names, shipped.values())]
+    values, own = (
+        [replace(value, verdict="doubtful") if value.kind in bent and value.known else value for value in part]
+        for part in (values, own)
+    )
+    names = {keys[number]: name for number, name in fought.unknown.items() if number in keys}
+    notices = [*_notices(lags, timed, values, names, boss.moves)]
     return Calibration(len(fights), fought.seconds, values, own, names, notices)
 
 
@@ -116,11 +198,9 @@ _BENT: Mapping[Source, Sequence[str]] = {
 _RARER = 2.3
 
 
-def _doubted(value: ValueFit, kinds: Collection[str]) -> ValueFit:
-    return replace(value, verdict="doubtful") if value.kind in kinds and value.known else value
-
-
-def _reading_notices(lags: Mapping[Source, Lag], timed: bool) -> Iterator[str]:
+def _notices(
+    lags: Mapping[Source, Lag], timed: bool, values: Sequence[ValueFit], new: Mapping[str, str], shipped: Sequence[Move]
+) -> Iterator[str]:
     for source, lag in lags.items():
         if not lag.steady:
             yield f"{source} does not go with the places: what depends on its time is doubtful"
@@ -129,9 +209,6 @@ def _reading_notices(lags: Mapping[Source, Lag], timed: bool) -> Iterator[str]:
             yield f"{source} was read {count} {'tick' if count == 1 else 'ticks'} {when}, which is corrected"
     if not timed:
         yield "the clock does not go with the animations, as where ticks are missing: times are doubtful"
-
-
-def _move_notices(values: Sequence[ValueFit], new: Mapping[str, str], shipped: Iterable[Move]) -> Iterator[str]:
     if new:
         yield f"moves that the data lack: {', '.join(new.values())}"
     # Only of a weight that was never chosen the lower end is 0.
@@ -146,14 +223,6 @@ def _move_notices(values: Sequence[ValueFit], new: Mapping[str, str], shipped: I
         yield f"moves that were never chosen, rarer than shipped: {', '.join(absent)}"
 
 
-def _as_seen(player: PlayerData, own: Sequence[ValueFit]) -> PlayerData:
-    """Return the player with the protection of the roll as it was seen: where it ends, a miss is one."""
-    found = next(value for value in own if value.key == "roll.invulnerable_s")
-    if found.estimate is None or not found.differs:
-        return player
-    return replace(player, roll=replace(player.roll, invulnerable_s=found.estimate))
-
-
 def move_keys(boss: BossData, seen: Mapping[int, MoveData], unknown: Mapping[int, str]) -> dict[int, str]:
     """Return the keys of the shipped moves and of those that the data lack, by their numbers.
 
@@ -163,100 +232,3 @@ def move_keys(boss: BossData, seen: Mapping[int, MoveData], unknown: Mapping[int
     lacking = {number: unknown[number] for number in seen if number >= FIRST_UNKNOWN}
     attacks = (number for number, name in lacking.items() if "Attack" in name or len(seen[number].hits))
     return keys | {number: f"moves.{lacking[number]}" for number in attacks}
-
-
-def _movement(
-    key: str, ticks: Ticks, data: MoveData | None, move: Move | None, boss: BossData, player: PlayerData
-) -> list[ValueFit]:
-    """Return length, tracking, lunge and leap of one move."""
-    factor = boss.time_factor
-    length = move.length_s * factor if move else None
-    values = [ValueFit(f"{key}.length_s", "length", length)]
-    if data is not None:
-        half = 0.5 / FRAMES_PER_S
-        span = (data.length_s - half, data.length_s + half)
-        values = [fit(f"{key}.length_s", "length", length, data.length_s, span, len(data.spells))]
-    values.append(tracks_fit(f"{key}.tracks_s", ticks, move.tracks_s * factor if move else None))
-    if move is None or not move.leap_s:
-        return [*values, *lunge_fits(key, ticks, contact_m(boss, player), move, factor)]
-    opens = _opens(data, move, boss)
-    return [*values, *leap_fits(key, ticks, opens, move.leap_s * factor)]
-
-
-def _opens(data: MoveData | None, move: Move | None, boss: BossData) -> tuple[float, float, float]:
-    """Return when the first window of a move opens, s, with its interval: as seen, else as shipped.
-
-    Of a move that the data lack it is 0.
-    """
-    if move is None:
-        return 0.0, 0.0, 0.0
-    found = None if data is None else assign_windows(data, move.windows, boss.time_factor)[0]
-    if found is None:
-        return (move.windows[0].time_s[0] * boss.time_factor,) * 3
-    opens, low, high = (frame / FRAMES_PER_S for frame in found.opens)
-    return opens, low, high
-
-
-def _course_of(key: str, found: Sequence[ValueFit], opens_s: float) -> MoveCourse:
-    """Return when the boss turns and goes in a move, of values that are determined; a leap ends as a window opens."""
-    sure = {value.key.removeprefix(f"{key}."): value.estimate for value in found if value.verdict == "determined"}
-    begin, end = sure.get("lunge_s.0"), sure.get("lunge_s.1")
-    goes = (begin, end) if begin is not None and end is not None else None
-    if (leap := sure.get("leap_s")) is not None:
-        goes = (opens_s - leap, opens_s)
-    return MoveCourse(sure.get("tracks_s"), goes)
-
-
-def _landing(
-    data: Mapping[int, MoveData],
-    moved: Mapping[int, Sequence[ValueFit]],
-    keys: Mapping[int, str],
-    shipped: Mapping[int, Move],
-    boss: BossData,
-) -> ValueFit:
-    """Return how far short of the player leaps land."""
-    leaps = []
-    for number, values in moved.items():
-        lasts = next((value.estimate for value in values if value.key == f"{keys[number]}.leap_s"), None)
-        if lasts is not None and number in data:
-            opens, *_ = _opens(data[number], shipped[number], boss)
-            leaps.append((data[number], opens - lasts, opens))
-    return leap_short_fit(leaps, boss.motion.leap_short_m)
-
-
-def _struck(data: MoveData | None, move: Move | None, boss: BossData) -> Sequence[WindowData | None]:
-    """Return the blows of each window of a move; None of one that nobody saw or whose blows can't be dated."""
-    windows = shipped_windows(move)
-    found = [None] * len(windows) if data is None else assign_windows(data, windows, boss.time_factor)
-    # Blows that neither stagger nor come once are not dated: what they are stays as shipped.
-    undated = [not own.staggers or bool(own.every_s) for own in windows]
-    return [None if place < len(windows) and undated[place] else one for place, one in enumerate(found)]
-
-
-def _spread(
-    data: Mapping[int, MoveData], struck: Mapping[int, Sequence[WindowData | None]], boss: BossData
-) -> ValueFit:
-    """Return the spread of damage; of a boss with a rage as shipped, for nobody sees which blows are raging."""
-    if boss.enraged.below_hp_ratio > 0.0:
-        return ValueFit("damage_spread", "damage spread", boss.damage_spread)
-    return spread_fit([(data[number], one) for number, own in struck.items() for one in own if one is not None], boss)
-
-
-def _spread_as_seen(boss: BossData, spread: ValueFit) -> BossData:
-    """Return the boss with the largest spread of damage that may be, where it is surely not as shipped.
-
-    The spread says which means a blow allows: one that is too small would leave out the true one.
-    """
-    if spread.high is None or spread.holds_shipped:
-        return boss
-    return replace(boss, damage_spread=spread.high)
-
-
-def _windows(
-    key: str, data: MoveData | None, struck: Sequence[WindowData | None], move: Move | None, boss: BossData
-) -> Iterator[ValueFit]:
-    """Yield the values of a move's windows."""
-    windows = shipped_windows(move)
-    for place, one in enumerate(struck):
-        own = windows[place] if place < len(windows) else None
-        yield from window_fits(f"{key}.windows.{place}", data, one, own, boss)

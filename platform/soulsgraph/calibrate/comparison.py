@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.calibrate.replay import FightTrace, RowReplay
+from soulsgraph.calibrate.replay import RowReplay
+from soulsgraph.calibrate.rows import ReadFight
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.scenario import Move, Scenario, load_boss
-from soulsgraph_envs.core.seeds import Seeds, derive_seeds
+from soulsgraph_envs.core.scenario import Scenario
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Raw, RawValues
 from soulsgraph_envs.simulator.layout import FRAME_S, FRAMES_PER_S, Stance
 
@@ -37,6 +38,10 @@ def silent() -> None:
     """Take no notice of a step."""
 
 
+#: In place of digits: ratios are shown in percent.
+PERCENT = -1
+
+
 class Measure(NamedTuple):
     """A quantity of which the simulator is in error: what it is called, its unit, and the digits that are shown."""
 
@@ -53,26 +58,26 @@ MEASURES: Mapping[str, Measure] = {
     "boss_heading": Measure("the boss's heading", "rad", 3),
     "stamina": Measure("stamina", "points", 1),
 }
-SHARES: Mapping[str, str] = {
-    "player_animation": "another animation of the player",
-    "boss_animation": "another animation of the boss",
-    "struck": "struck in one of the two alone",
+SHARES: Mapping[str, Measure] = {
+    "player_animation": Measure("another animation of the player", "", PERCENT),
+    "boss_animation": Measure("another animation of the boss", "", PERCENT),
+    "struck": Measure("struck in one of the two alone", "", PERCENT),
 }
 
 
 @dataclass(frozen=True)
 class SpanErrors:
-    """Errors of rows that were replayed for a time in one situation: by name in `MEASURES` and `SHARES`, (spans,) each.
+    """Errors of rows that were replayed for a time: by name in `MEASURES` and `SHARES`, (spans,) each.
 
     Both are NaN where a game does not say it; a share's value is 1 where the two differ, else 0. `struck` and
-    `struck_simulated` are whether a blow arrived within the span.
+    `struck_simulated` are whether a blow arrived within the span, `lost_hp` and `lost_hp_simulated` what blows cost.
     """
 
-    situation: str
-    horizon_s: float
     errors: Mapping[str, Doubles]
     struck: Flags
     struck_simulated: Flags
+    lost_hp: Doubles
+    lost_hp_simulated: Doubles
 
     def __len__(self) -> int:
         """Count the spans."""
@@ -83,15 +88,11 @@ class SpanErrors:
 
         Most rows show little of a wrong value, so that the mean may say what the others hide.
         """
-        values = self.errors[name]
         if name in SHARES:
-            known = values[~np.isnan(values)]
-            return {"share": float(known.mean()) if len(known) else None}
-        known = values[np.isfinite(values)]
-        if not len(known):
-            return dict.fromkeys(("median", "p90", "mean"))
-        middle, most = np.quantile(known, [0.5, 0.9])
-        return {"median": float(middle), "p90": float(most), "mean": float(known.mean())}
+            return {"share": _known(np.mean, self.errors[name])}
+        shares = {"median": 0.5, "p90": 0.9}
+        quantiles = {key: _known(partial(np.quantile, q=q), self.errors[name]) for key, q in shares.items()}
+        return {**quantiles, "mean": _known(np.mean, self.errors[name])}
 
     @property
     def struck_in_both(self) -> float | None:
@@ -101,46 +102,37 @@ class SpanErrors:
 
 
 @dataclass(frozen=True)
-class MoveStarts:
-    """Moves as they began: from what distance in metres, which by title, and how long after the one before, in s.
+class BossBehaviour:
+    """What a boss does, recorded or simulated: from what distance in metres it began which move by title, (starts,).
 
-    (starts,) each; a wait is NaN where something else lay between.
+    `waits_s` (waits,) are the known ones between moves, up to the longest that is waited for. Of whole moves, (moves,)
+    each, `struck` is whether a blow arrived, `lost_hp` what HP it cost.
     """
 
     distances_m: Doubles
     titles: npt.NDArray[np.str_]
     waits_s: Doubles
+    struck: Flags
+    lost_hp: Doubles
 
     @property
-    def known_waits_s(self) -> Doubles:
-        """The waits that are known, up to the longest that is waited for."""
-        kept: Doubles = self.waits_s[self.waits_s <= _LONGEST_WAIT_S]
-        return kept
-
-
-@dataclass(frozen=True)
-class MoveEffects:
-    """Whole moves, recorded and replayed: by title, whether a blow arrived and what HP it cost, (moves,) each."""
-
-    titles: npt.NDArray[np.str_]
-    struck: Flags
-    struck_simulated: Flags
-    lost_hp: Doubles
-    lost_hp_simulated: Doubles
+    def damage_hp(self) -> Doubles:
+        """What the moves cost that struck."""
+        return self.lost_hp[self.struck]
 
 
 @dataclass(frozen=True)
 class FightComparison:
-    """Recorded fights beside a scenario: errors of spans, and what the boss did beside what the simulator's does."""
+    """Recorded fights beside a scenario: errors of spans, and what the boss did beside what the simulator's does.
 
-    spans: tuple[SpanErrors, ...]
-    recorded: MoveStarts
-    simulated: MoveStarts
-    effects: MoveEffects
+    `spans` are by situation and horizon in s; `whole_titles` (moves,) those of the moves that were recorded as a whole,
+    and replayed.
+    """
 
-    def span(self, situation: str, horizon_s: float) -> SpanErrors:
-        """Return the errors of one situation and horizon."""
-        return next(one for one in self.spans if (one.situation, one.horizon_s) == (situation, horizon_s))
+    spans: Mapping[tuple[str, float], SpanErrors]
+    recorded: BossBehaviour
+    simulated: BossBehaviour
+    whole_titles: npt.NDArray[np.str_]
 
     @cached_property
     def bin_edges_m(self) -> Doubles:
@@ -149,18 +141,13 @@ class FightComparison:
         edges: Doubles = np.unique(np.quantile(known, np.arange(1, _BINS) / _BINS)) if len(known) else np.zeros(0)
         return edges
 
-    def shares(self, starts: MoveStarts, titles: Sequence[str]) -> Doubles:
+    def shares(self, starts: BossBehaviour) -> Doubles:
         """Return the share of each move among those begun in each bin of distance, (bins, titles); NaN in an empty."""
         bins = np.searchsorted(self.bin_edges_m, starts.distances_m, side="right")
-        counts = np.array(
-            [
-                [(starts.titles[bins == one] == title).sum() for title in titles]
-                for one in range(len(self.bin_edges_m) + 1)
-            ]
-        )
+        inside: Flags = bins == np.arange(len(self.bin_edges_m) + 1)[:, None]
+        counts = np.stack([(inside & (starts.titles == title)).sum(axis=1) for title in self.titles], axis=1)
         with np.errstate(invalid="ignore"):
-            shares: Doubles = counts / counts.sum(axis=1, keepdims=True)
-        return shares
+            return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
     @property
     def titles(self) -> list[str]:
@@ -173,34 +160,30 @@ class FightComparison:
         Of moves it is the total variation distance, the mean over the recorded starts' bins; of the others the first
         Wasserstein distance, in their unit. None where one of the two is empty.
         """
-        titles, effects = self.titles, self.effects
-        apart = np.abs(self.shares(self.recorded, titles) - self.shares(self.simulated, titles)).sum(axis=1) / 2.0
-        damage = effects.lost_hp[effects.struck], effects.lost_hp_simulated[effects.struck_simulated]
+        apart = None
+        if self.titles:
+            by_bin = np.abs(self.shares(self.recorded) - self.shares(self.simulated)).sum(axis=1) / 2.0
+            apart = _known(np.mean, by_bin)
         return {
-            "moves_by_distance": float(np.nanmean(apart)) if titles and np.isfinite(apart).any() else None,
-            "waits_s": _apart(self.recorded.known_waits_s, self.simulated.known_waits_s),
-            "damage_hp": _apart(*damage),
+            "moves_by_distance": apart,
+            "waits_s": _apart(self.recorded.waits_s, self.simulated.waits_s),
+            "damage_hp": _apart(self.recorded.damage_hp, self.simulated.damage_hp),
         }
 
     def moves(self) -> list[dict[str, Any]]:
         """Return a row for each move: how often it began, struck, and what it cost, recorded and simulated."""
-        rows = []
+        rows, sides = list[dict[str, Any]](), (self.recorded, self.simulated)
         for title in self.titles:
-            own, effects = self.effects.titles == title, self.effects
-            pairs = (effects.struck, effects.lost_hp), (effects.struck_simulated, effects.lost_hp_simulated)
-            (struck, lost), (struck_simulated, lost_simulated) = pairs
-            rows.append(
-                {
-                    "move": title,
-                    "begun": int((self.recorded.titles == title).sum()),
-                    "share": _mean(self.recorded.titles == title),
-                    "share_simulated": _mean(self.simulated.titles == title),
-                    "struck": _mean(struck[own]),
-                    "struck_simulated": _mean(struck_simulated[own]),
-                    "damage_hp": _middle(lost[own & struck]),
-                    "damage_hp_simulated": _middle(lost_simulated[own & struck_simulated]),
-                }
-            )
+            own = self.whole_titles == title
+            pairs = {
+                "share": [side.titles == title for side in sides],
+                "struck": [side.struck[own] for side in sides],
+                "damage_hp": [side.lost_hp[own & side.struck] for side in sides],
+            }
+            rows.append({"move": title, "begun": int(pairs["share"][0].sum())})
+            for name, pair in pairs.items():
+                for suffix, values in zip(("", "_simulated"), pair, strict=True):
+                    rows[-1][name + suffix] = _known(np.median if name == "damage_hp" else np.mean, values)
         return rows
 
 
@@ -212,13 +195,9 @@ DISTANCES: Mapping[str, Measure] = {
 }
 
 
-def _mean(values: npt.NDArray[Any]) -> float | None:
-    return float(values.mean()) if len(values) else None
-
-
-def _middle(values: Doubles) -> float | None:
+def _known(summary: Callable[[Any], Any], values: npt.NDArray[Any]) -> float | None:
     known = values[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else None
+    return float(summary(known)) if len(known) else None
 
 
 def _apart(one: Doubles, other: Doubles) -> float | None:
@@ -232,195 +211,139 @@ def _apart(one: Doubles, other: Doubles) -> float | None:
 
 
 def compare(
-    fights: Sequence[FightTrace], scenario: Scenario, seed: int = EVALUATION_SEED, on_step: OnStep = silent
+    fights: Sequence[ReadFight], scenario: Scenario, seed: int = EVALUATION_SEED, on_step: OnStep = silent
 ) -> FightComparison:
     """Put recorded rows into the simulator by a scenario's data and compare what follows with what was recorded.
 
     Raises:
         SoulsGraphError: if no row of the fights can be.
     """
-    replay = RowReplay(fights, scenario)
-    rows = JoinedRows(replay)
-    spans = []
-    for situation in SITUATIONS:
+    rows, spans = RowReplay(fights, scenario), dict[tuple[str, float], SpanErrors]()
+    titles = np.array(
+        [
+            rows.loaded[phase].moves[move].title if move >= 0 else ""
+            for phase, move in zip(rows.phase, rows.move, strict=True)
+        ]
+    )
+    moving = (rows.move >= 0) & rows.usable
+    free = rows.usable & (rows.move < 0) & (rows.stance < Stance.PARRIED)
+    #: Rows of one number lie within one move, or between the same two.
+    situations = {
+        WITHIN: np.where(moving, rows.instance, -1),
+        BETWEEN: np.where(free, np.cumsum(~free | rows.first), -1),
+    }
+    for situation, own in situations.items():
         for horizon_s in HORIZONS_S:
-            spans.append(_span_errors(replay, rows, situation, horizon_s, seed))
+            spans[situation, horizon_s] = _replayed(rows, *_spans(rows, own, horizon_s), seed, 0)
             on_step()
-    if not any(map(len, spans)):
+    if not any(map(len, spans.values())):
         raise SoulsGraphError(
             f"{scenario.name}: expected fights with rows that its data know, found none in {len(fights)} fights; "
             "name the scenario that they were fought in."
         )
-    simulated = _simulated_starts(replay, rows, seed)
+    simulated = _simulated_starts(rows, moving, seed)
     on_step()
-    effects = _effects(replay, rows, seed)
+    # Every recorded move, from its first row to its last.
+    starts = np.flatnonzero(rows.boss_began & moving)
+    ends = np.searchsorted(rows.instance, rows.instance[starts], side="right") - 1
+    starts, ends = starts[ends > starts], ends[ends > starts]
+    whole = _replayed(rows, starts, ends, seed, 2)
     on_step()
-    return FightComparison(tuple(spans), rows.starts(), simulated, effects)
+    return FightComparison(
+        spans,
+        BossBehaviour(*_recorded_starts(rows, titles, moving), whole.struck, whole.lost_hp),
+        BossBehaviour(*simulated, whole.struck_simulated, whole.lost_hp_simulated),
+        titles[starts],
+    )
 
 
-class JoinedRows:
-    """The rows of all fights one behind the other, and which lie in one situation of one fight, (rows,) each."""
-
-    def __init__(self, replay: RowReplay) -> None:
-        self.parts = replay.parts
-        self.raw: RawValues = np.concatenate([part.fight.raw for part in self.parts])
-        self.at, self.usable = replay.at, replay.joined("usable")
-        self.move, self.stance, self.phase = (replay.joined(name) for name in ("move", "stance", "phase"))
-        self.struck, self.lost_hp = replay.joined("struck"), replay.joined("lost_hp")
-        self.blended = replay.joined("blended")
-        self.boss_began, self.boss_frame = replay.joined("boss_began"), replay.joined("boss_frame")
-        #: Every first row of a fight begins an animation, so that none spans two fights.
-        self.instance = np.cumsum(self.boss_began)
-        self.first = np.concatenate([np.arange(len(part.pose)) == 0 for part in self.parts])
-        titles = [[move.title for move in boss_moves] for boss_moves in _moves_of(replay)]
-        self.title = np.array(
-            [titles[phase][move] if move >= 0 else "" for phase, move in zip(self.phase, self.move, strict=True)]
-        )
-        free = self.usable & (self.move < 0) & (self.stance < Stance.PARRIED)
-        #: Rows of one number lie in one situation: within one move, or between the same two.
-        self.situations = {
-            WITHIN: np.where(self.usable & (self.move >= 0), self.instance, -1),
-            BETWEEN: np.where(free, np.cumsum(~free | self.first), -1),
-        }
-
-    def ends(self, situation: str, horizon_s: float) -> tuple[Integers, Integers]:
-        """Return the rows whose situation lasts for a time, and the row nearest to its end, (spans,) each."""
-        own, goal = self.situations[situation], self.at + round(horizon_s * FRAMES_PER_S)
-        ends = np.searchsorted(self.at, goal)
-        ends = np.minimum(ends, len(self.at) - 1)
-        before = np.maximum(ends - 1, 0)
-        ends = np.where(np.abs(self.at[before] - goal) < np.abs(self.at[ends] - goal), before, ends)
-        near = np.abs(self.at[ends] - goal) <= _HALF_TICK_S * FRAMES_PER_S
-        starts = np.flatnonzero((own >= 0) & near & (own[ends] == own) & (ends > np.arange(len(ends))))
-        return starts, ends[starts]
-
-    def distance(self, rows: Integers) -> Doubles:
-        """Return how far the two stand apart in some rows, in metres."""
-        return distance_m(self.raw[rows])
-
-    def starts(self) -> MoveStarts:
-        """Return the moves as they began, but for one in the first row of a fight."""
-        rows = np.flatnonzero(self.boss_began & (self.move >= 0) & self.usable & ~self.first)
-        rows = rows[self.usable[rows - 1]]
-        lengths = np.nan_to_num(np.rint(self.raw[:, Raw.BOSS_ANIMATION_LENGTH_S] * FRAMES_PER_S)).astype(np.int64)
-        ended_at = self.at - self.boss_frame + lengths
-        before = self._move_before(rows)
-        waits = np.where(before >= 0, (self.at - self.boss_frame)[rows] - ended_at[before], np.nan) * FRAME_S
-        return MoveStarts(self.distance(rows - 1), self.title[rows], np.where(waits >= -_HALF_TICK_S, waits, np.nan))
-
-    def _move_before(self, rows: Integers) -> Integers:
-        """Return the last row of the move before each, in the same fight and with only standing and steps between."""
-        broken = ~self.usable | ((self.move < 0) & (self.stance >= Stance.PARRIED))
-        moving = np.append(-1, np.maximum.accumulate(np.where(self.move >= 0, np.arange(len(self.move)), -1))[:-1])
-        breaks = np.cumsum(broken | self.first)
-        found = moving[rows]
-        whole = (found >= 0) & (breaks[found] == breaks[rows])
-        return np.where(whole, found, -1)
+def _spans(rows: RowReplay, own: Integers, horizon_s: float) -> tuple[Integers, Integers]:
+    """Return the rows whose situation lasts for a time, and the row nearest to its end, (spans,) each."""
+    at, goal = rows.at, rows.at + round(horizon_s * FRAMES_PER_S)
+    ends = np.minimum(np.searchsorted(at, goal), len(at) - 1)
+    before = np.maximum(ends - 1, 0)
+    ends = np.where(np.abs(at[before] - goal) < np.abs(at[ends] - goal), before, ends)
+    near = np.abs(at[ends] - goal) <= _HALF_TICK_S * FRAMES_PER_S
+    starts = np.flatnonzero((own >= 0) & near & (own[ends] == own) & (ends > np.arange(len(ends))))
+    return starts, ends[starts]
 
 
-def _moves_of(replay: RowReplay) -> list[tuple[Move, ...]]:
-    return [load_boss(phase.boss).moves for phase in replay.numbers.scenario.phases()]
-
-
-def distance_m(raw: RawValues) -> Doubles:
-    """Return how far the two stand apart in the plane of `raw` (rows, 25), in metres, (rows,)."""
-    return np.hypot(raw[:, Raw.BOSS_X] - raw[:, Raw.PLAYER_X], raw[:, Raw.BOSS_Y] - raw[:, Raw.PLAYER_Y])
-
-
-def _seeds(seed: int, what: int, count: int) -> Seeds:
-    return derive_seeds(seed, _STREAM, what, np.arange(count))
-
-
-def _span_errors(replay: RowReplay, rows: JoinedRows, situation: str, horizon_s: float, seed: int) -> SpanErrors:
-    starts, ends = rows.ends(situation, horizon_s)
-    frames = (rows.at[ends] - rows.at[starts])[:, None]
+def _replayed(rows: RowReplay, starts: Integers, ends: Integers, seed: int, stream: int) -> SpanErrors:
+    """Return what followed from rows until others, recorded and replayed."""
     # A boss that begins no move of its own: which one it would be is drawn, and no error of the data.
-    played = replay.play(starts, frames, _seeds(seed, 0, len(starts)), no_attack=1)
-    arrived = np.cumsum(rows.struck)
-    struck = arrived[ends] > arrived[starts]
+    seeds = derive_seeds(seed, _STREAM, stream, np.arange(len(starts)))
+    played = rows.play(starts, (rows.at[ends] - rows.at[starts])[:, None], seeds, no_attack=1)
+    arrived, unknown, lost = (
+        counted[ends] - counted[starts]
+        for counted in map(np.cumsum, (rows.struck, np.isnan(rows.lost_hp), np.nan_to_num(rows.lost_hp)))
+    )
     errors = row_errors(played.raw[:, 0], rows.raw[ends])
     errors["boss_animation"] = np.where(rows.blended[ends], np.nan, errors["boss_animation"])
-    simulated = played.struck[:, 0]
-    return SpanErrors(
-        situation, horizon_s, errors | {"struck": np.asarray(struck != simulated, np.float64)}, struck, simulated
-    )
+    struck, lost_hp = arrived > 0, np.where(unknown > 0, np.nan, lost)
+    errors["struck"] = (struck != played.struck[:, 0]).astype(np.float64)
+    return SpanErrors(errors, struck, played.struck[:, 0], lost_hp, played.lost_hp[:, 0])
 
 
 def row_errors(simulated: RawValues, recorded: RawValues) -> dict[str, Doubles]:
     """Return the errors of simulated raw values (rows, 25) beside recorded ones, but for blows, by name, (rows,)."""
-
-    def off(column: Raw) -> Doubles:
-        return np.abs(simulated[:, column] - recorded[:, column])
-
-    def turned_off(column: Raw) -> Doubles:
-        return np.minimum(np.mod(off(column), 2 * np.pi), np.mod(-off(column), 2 * np.pi))
-
+    off = np.abs(simulated - recorded).T
+    turned = np.minimum(np.mod(off, 2 * np.pi), np.mod(-off, 2 * np.pi))
     return {
-        "player_place": np.hypot(off(Raw.PLAYER_X), off(Raw.PLAYER_Y)),
-        "boss_place": np.hypot(off(Raw.BOSS_X), off(Raw.BOSS_Y)),
-        "player_heading": turned_off(Raw.PLAYER_ANGLE),
-        "boss_heading": turned_off(Raw.BOSS_ANGLE),
-        "stamina": off(Raw.STAMINA),
-        "player_animation": np.minimum(off(Raw.PLAYER_ANIMATION), 1.0),
-        "boss_animation": np.minimum(off(Raw.BOSS_ANIMATION), 1.0),
+        "player_place": np.hypot(off[Raw.PLAYER_X], off[Raw.PLAYER_Y]),
+        "boss_place": np.hypot(off[Raw.BOSS_X], off[Raw.BOSS_Y]),
+        "player_heading": turned[Raw.PLAYER_ANGLE],
+        "boss_heading": turned[Raw.BOSS_ANGLE],
+        "stamina": off[Raw.STAMINA],
+        "player_animation": np.minimum(off[Raw.PLAYER_ANIMATION], 1.0),
+        "boss_animation": np.minimum(off[Raw.BOSS_ANIMATION], 1.0),
     }
 
 
-def _simulated_starts(replay: RowReplay, rows: JoinedRows, seed: int) -> MoveStarts:
+#: Moves as they began: distances, titles and known waits.
+_Starts = tuple[Doubles, npt.NDArray[np.str_], Doubles]
+
+
+def _recorded_starts(rows: RowReplay, titles: npt.NDArray[np.str_], moving: Flags) -> _Starts:
+    """Return the moves as they began, but for one in the first row of a fight."""
+    begun = np.flatnonzero(rows.boss_began & moving & ~rows.first & rows.usable[rows.before])
+    lengths = np.nan_to_num(np.rint(rows.raw[:, Raw.BOSS_ANIMATION_LENGTH_S] * FRAMES_PER_S)).astype(np.int64)
+    began_at = rows.at - rows.boss_frame
+    # The last row of the move before, in the same fight and with only standing and steps between.
+    last = rows.latest(rows.move >= 0)[begun - 1]
+    breaks = np.cumsum(~rows.usable | ((rows.move < 0) & (rows.stance >= Stance.PARRIED)))
+    whole = (last >= 0) & (breaks[last] == breaks[begun])
+    waits = ((began_at[begun] - (began_at + lengths)[last]) * FRAME_S)[whole]
+    known = waits[(waits >= -_HALF_TICK_S) & (waits <= _LONGEST_WAIT_S)]
+    return _distances(rows.raw[begun - 1]), titles[begun], known
+
+
+def _distances(raw: RawValues) -> Doubles:
+    return np.hypot(raw[:, Raw.BOSS_X] - raw[:, Raw.PLAYER_X], raw[:, Raw.BOSS_Y] - raw[:, Raw.PLAYER_Y])
+
+
+def _simulated_starts(rows: RowReplay, moving: Flags, seed: int) -> _Starts:
     """Play on from the end of every recorded move until the simulator's boss begins the next, some draws of each."""
-    last = np.append(np.diff(rows.instance) != 0, True) & ~np.append(rows.first[1:], True)
-    ends = np.flatnonzero(last & (rows.move >= 0) & rows.usable)
-    starts = np.repeat(ends, _DRAWS)
-    watch = _NextMoves(replay, rows, starts)
+    goes_on = np.append((np.diff(rows.instance) == 0) | rows.first[1:], True)
+    starts = np.repeat(np.flatnonzero(moving & ~goes_on), _DRAWS)
+    titles = {(phase, move.id): move.title for phase, boss in enumerate(rows.loaded) for move in boss.moves}
+    before, phases = rows.raw[starts], rows.phase[starts].tolist()
+    ended, begun = dict[int, int](), dict[int, tuple[float, str, float]]()
+
+    def see(frame: int, lanes: Integers, raw: RawValues) -> None:
+        was, time_s = before[lanes], raw[:, Raw.BOSS_ANIMATION_TIME_S]
+        other = raw[:, Raw.BOSS_ANIMATION] != was[:, Raw.BOSS_ANIMATION]
+        for place in np.flatnonzero(other | (time_s < was[:, Raw.BOSS_ANIMATION_TIME_S])):
+            lane = int(lanes[place])
+            ended.setdefault(lane, frame)
+            title = titles.get((phases[lane], int(raw[place, Raw.BOSS_ANIMATION])))
+            if title is not None and lane not in begun:
+                wait = (frame - round(time_s[place] * FRAMES_PER_S) - ended[lane]) * FRAME_S
+                begun[lane] = (float(_distances(was[[place]])[0]), title, wait)
+        before[lanes] = raw
+
     frames = np.full((len(starts), 1), round(_LONGEST_WAIT_S * FRAMES_PER_S))
-    replay.play(starts, frames, _seeds(seed, 1, len(starts)), watch.see)
-    return watch.found()
-
-
-class _NextMoves:
-    """Watch lanes that are played frame by frame for the next move that the boss begins."""
-
-    def __init__(self, replay: RowReplay, rows: JoinedRows, starts: Integers) -> None:
-        self._titles = {(phase, move.id): move.title for phase, moves in enumerate(_moves_of(replay)) for move in moves}
-        self._phase, self._before = rows.phase[starts], rows.raw[starts].copy()
-        count = len(starts)
-        self._ended, self._done = np.full(count, -1), np.zeros(count, np.bool_)
-        self._distances, self._waits = np.full(count, np.nan), np.full(count, np.nan)
-        self._chosen: list[str] = [""] * count
-
-    def see(self, frame: int, lanes: Integers, raw: RawValues) -> None:
-        """Take in the raw values (lanes, 25) of some lanes after a frame."""
-        before = self._before[lanes]
-        time = raw[:, Raw.BOSS_ANIMATION_TIME_S]
-        other = raw[:, Raw.BOSS_ANIMATION] != before[:, Raw.BOSS_ANIMATION]
-        begun = ~self._done[lanes] & (other | (time < before[:, Raw.BOSS_ANIMATION_TIME_S]))
-        fresh = lanes[begun & (self._ended[lanes] < 0)]
-        self._ended[fresh] = frame
-        for place in np.flatnonzero(begun):
-            lane, chosen = int(lanes[place]), int(raw[place, Raw.BOSS_ANIMATION])
-            title = self._titles.get((int(self._phase[lane]), chosen))
-            if title is not None:
-                self._done[lane], self._chosen[lane] = True, title
-                self._distances[lane] = distance_m(before[place : place + 1])[0]
-                self._waits[lane] = (frame - round(time[place] * FRAMES_PER_S) - self._ended[lane]) * FRAME_S
-        self._before[lanes] = raw
-
-    def found(self) -> MoveStarts:
-        """Return the moves that were begun."""
-        return MoveStarts(self._distances[self._done], np.array(self._chosen)[self._done], self._waits[self._done])
-
-
-def _effects(replay: RowReplay, rows: JoinedRows, seed: int) -> MoveEffects:
-    """Play every recorded move from its first row to its last."""
-    starts = np.flatnonzero(rows.boss_began & (rows.move >= 0) & rows.usable)
-    ends = np.searchsorted(rows.instance, rows.instance[starts], side="right") - 1
-    longer = ends > starts
-    starts, ends = starts[longer], ends[longer]
-    frames = (rows.at[ends] - rows.at[starts])[:, None]
-    played = replay.play(starts, frames, _seeds(seed, 2, len(starts)), no_attack=1)
-    arrived, lost = np.cumsum(rows.struck), np.cumsum(np.nan_to_num(rows.lost_hp))
-    unknown = np.cumsum(np.isnan(rows.lost_hp))
-    cost = np.where(unknown[ends] > unknown[starts], np.nan, lost[ends] - lost[starts])
-    return MoveEffects(
-        rows.title[starts], arrived[ends] > arrived[starts], played.struck[:, 0], cost, played.lost_hp[:, 0]
-    )
+    rows.play(starts, frames, derive_seeds(seed, _STREAM, 1, np.arange(len(starts))), see)
+    found = [begun[lane] for lane in sorted(begun)]
+    distances, chosen, waits = ([one[place] for one in found] for place in range(3))
+    known = np.array(waits, np.float64)
+    return np.array(distances, np.float64), np.array(chosen, str), known[known <= _LONGEST_WAIT_S]

@@ -49,8 +49,14 @@ def focus_of(found: Calibration, base: str, scenario: str, shipped: BossData, pl
         boss = load_boss(path)
     values = {value.key: value for value in found.boss}
     known = {move.id for move in shipped.moves}
-    doubts = {move.id: _doubts(move, values, boss.time_factor) for move in boss.moves if move.id in known}
-    needs = {move.id: _need(move, doubts[move.id], values) for move in boss.moves if move.id in known}
+    doubts, needs = dict[int, Sequence[BlowDoubt]](), dict[int, float]()
+    for move in boss.moves:
+        if move.id in known:
+            doubts[move.id] = own = _doubts(move, values, boss.time_factor)
+            # How much more should be seen of it, 0 to 2: what is open of its blows, and how seldom it came.
+            seen = values.get(f"moves.{move.title}.length_s")
+            seldom = 1.0 - min((seen.count if seen else 0) / _OFTEN, 1.0)
+            needs[move.id] = seldom + sum(doubt.total for doubt in own) / (4.0 * max(len(own), 1))
     behind = max((needs[move.id] for move in shipped.moves if move.title == boss.rear.counter), default=0.0)
     shares = _waiting_shares(boss, needs, contact_m(boss, player))
     arcs = [doubt.open["arc"] for own in doubts.values() for doubt in own]
@@ -68,12 +74,9 @@ def openness(value: ValueFit | None) -> float:
 
 
 def _doubts(move: Move, values: Mapping[str, ValueFit], time_factor: float) -> Sequence[BlowDoubt]:
-    doubts = []
+    doubts, names = [], ("time_s.0", "time_s.1", "reach_m", "half_arc_rad", "damage")
     for place, window in enumerate(move.windows):
-        key = f"moves.{move.title}.windows.{place}"
-        reach, arc = values.get(f"{key}.reach_m"), values.get(f"{key}.half_arc_rad")
-        end = values.get(f"{key}.time_s.1")
-        first, damage = values.get(f"{key}.time_s.0"), values.get(f"{key}.damage")
+        first, end, reach, arc, damage = (values.get(f"moves.{move.title}.windows.{place}.{name}") for name in names)
         share = {
             "reach": openness(reach),
             # Nobody is farther aside than behind.
@@ -81,9 +84,9 @@ def _doubts(move: Move, values: Mapping[str, ValueFit], time_factor: float) -> S
             "end": openness(end),
             "blow": 0.5 * (openness(first) + openness(damage)),
         }
-        half_arc = _span(arc, window.half_arc_rad)
+        least, most = _span(arc, window.half_arc_rad)
         ends_s = _span(end, window.time_s[1] * time_factor)
-        doubts.append(BlowDoubt(_span(reach, window.reach_m), (half_arc[0], min(half_arc[1], pi)), ends_s, share))
+        doubts.append(BlowDoubt(_span(reach, window.reach_m), (least, min(most, pi)), ends_s, share))
     return tuple(doubts)
 
 
@@ -92,13 +95,6 @@ def _span(value: ValueFit | None, fitted: float) -> tuple[float, float]:
     if value is None or value.low is None or value.high is None:
         return fitted * _UNSEEN[0], fitted * _UNSEEN[1]
     return value.low, value.high
-
-
-def _need(move: Move, doubts: Sequence[BlowDoubt], values: Mapping[str, ValueFit]) -> float:
-    """Return how much more should be seen of a move, 0 to 2: what is open of its blows, and how seldom it came."""
-    seen = values.get(f"moves.{move.title}.length_s")
-    seldom = 1.0 - min((seen.count if seen else 0) / _OFTEN, 1.0)
-    return seldom + sum(doubt.total for doubt in doubts) / (4.0 * max(len(doubts), 1))
 
 
 def _waiting_shares(boss: BossData, needs: Mapping[int, float], contact: float) -> dict[float, float]:

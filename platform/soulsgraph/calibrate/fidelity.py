@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from soulsgraph.calibrate.comparison import (
     DISTANCES,
     HORIZONS_S,
     MEASURES,
+    PERCENT,
     SHARES,
     WITHIN,
     FightComparison,
@@ -26,10 +28,8 @@ from soulsgraph.calibrate.comparison import (
     silent,
 )
 from soulsgraph.calibrate.floor import fighter_of, floor_fights
-from soulsgraph.calibrate.replay import ReadFight
+from soulsgraph.calibrate.rows import ReadFight
 from soulsgraph.recordings.check import Group, groups_of, skills_text
-from soulsgraph.recordings.coverage import ALIKE
-from soulsgraph.recordings.files import RecordingError, read_recording, recording_files
 from soulsgraph.recordings.format import Ground, Header
 from soulsgraph.recordings.recording import Fighter
 from soulsgraph.results.statistics import WinRate
@@ -38,6 +38,7 @@ from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 
+_QUANTITIES = {**MEASURES, **SHARES}
 #: Steps of the work on one scenario.
 STEPS = 18
 
@@ -68,18 +69,30 @@ class ScenarioFidelity:
     floor_players: str
     wins: tuple[PredictedWins, ...]
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each situation, horizon and quantity: the error and its floor."""
+    @cached_property
+    def errors(self) -> list[dict[str, Any]]:
+        """A row for each situation, horizon and quantity: the error and its floor."""
         return [
-            {"scenario": self.scenario, "situation": one.situation, "horizon_s": one.horizon_s, "spans": len(one)}
+            {"scenario": self.scenario, "situation": key[0], "horizon_s": key[1], "spans": len(one)}
             | {"quantity": name, **one.summary(name)}
-            | {f"floor_{key}": value for key, value in floor.summary(name).items()}
-            for one, floor in zip(self.measured.spans, self.floor.spans, strict=True)
-            for name in (*MEASURES, *SHARES)
+            | {f"floor_{shown}": value for shown, value in self.floor.spans[key].summary(name).items()}
+            for key, one in self.measured.spans.items()
+            for name in _QUANTITIES
         ]
 
-    def behaviour_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each distribution: how far recorded and simulated lie apart, and its floor."""
+    @cached_property
+    def struck(self) -> list[dict[str, Any]]:
+        """A row for each situation and horizon: how many were struck, and which share in both of those in either."""
+        return [
+            {"situation": key[0], "horizon_s": key[1], "share": one.struck_in_both}
+            | {"floor_share": self.floor.spans[key].struck_in_both, "struck": int(one.struck.sum())}
+            | {"struck_simulated": int(one.struck_simulated.sum())}
+            for key, one in self.measured.spans.items()
+        ]
+
+    @cached_property
+    def distributions(self) -> list[dict[str, Any]]:
+        """A row for each distribution: how far recorded and simulated lie apart, and its floor."""
         floor = self.floor.behaviour()
         return [
             {"scenario": self.scenario, "distribution": name, "apart": value, "floor_apart": floor[name]}
@@ -87,19 +100,13 @@ class ScenarioFidelity:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values; struck in both is of those struck in either."""
-        both = [
-            {"situation": one.situation, "horizon_s": one.horizon_s, "share": one.struck_in_both}
-            | {"floor_share": floor.struck_in_both, "struck": int(one.struck.sum())}
-            | {"struck_simulated": int(one.struck_simulated.sum())}
-            for one, floor in zip(self.measured.spans, self.floor.spans, strict=True)
-        ]
+        """Return everything as plain values."""
         return {
             "scenario": self.scenario,
             "floor": {"fights": self.floor_fights, "players": self.floor_players},
-            "errors": self.rows(),
-            "struck_in_both": both,
-            "distributions": self.behaviour_rows(),
+            "errors": self.errors,
+            "struck_in_both": self.struck,
+            "distributions": self.distributions,
             "moves": self.measured.moves(),
             "win_rates": [one.to_dict() for one in self.wins],
         }
@@ -126,35 +133,6 @@ class Fidelity:
         """Return everything as plain values for machines."""
         recorded = {"summary": self.recorded, "groups": [group.to_dict() for group in self.groups]}
         return {"recorded": recorded, "scenarios": [one.to_dict() for one in self.scenarios]}
-
-
-def read_fights(folder: Path) -> list[ReadFight]:
-    """Read recorded fights of one scenario.
-
-    Raises:
-        RecordingError: naming a file that is damaged, of another scenario than the first, map, version or speed, or
-            without control ticks.
-    """
-    fights: list[ReadFight] = []
-    for path in recording_files(folder):
-        fight = ReadFight.of(read_recording(path))
-        if fights:
-            _check_alike(path, fights[0].header, fight.header)
-        fights.append(fight)
-    return fights
-
-
-#: What of a header is alike in all fights that are compared together.
-_ALIKE = (*ALIKE, "scenario_digest")
-
-
-def _check_alike(path: Path, first: Header, header: Header) -> None:
-    for name in _ALIKE:
-        expected, found = (getattr(one, name) for one in (first, header))
-        if expected != found:
-            what = name.replace("_", " ")
-            shown = f"{expected}, as in {first.fight}" if name != "scenario_digest" else f"that of {first.fight}"
-            raise RecordingError(path, f"a fight of the {what} {shown}", found, "keep them in folders of their own")
 
 
 #: What of a fight's ground a scenario that is measured has in common with the recorded one.
@@ -192,55 +170,37 @@ def measure_fidelity(
     """
     for name in scenarios:
         check_fits(load_scenario(name), name, fights[0].header)
-    groups = tuple(groups_of(fight.header for fight in fights))
-    work = _Work(fights, groups, episodes, seed, on_step)
-    return Fidelity(groups, tuple(work.on(name, label) for name, label in _labels(scenarios).items()))
+    groups, found = tuple(groups_of(fight.header for fight in fights)), list[ScenarioFidelity]()
+    # Called by its file's name where no two are the same.
+    short = {name: _label(name) for name in scenarios}
+    alike = Counter(short.values())
+    for name, label in short.items():
+        scenario = load_scenario(name)
+        measured = compare(fights, scenario, seed, on_step)
+        fighters = [(group, fighter_of(group.headers[0], name)) for group in groups]
+        floor, players = floor_fights([fighter for _, fighter in fighters], scenario, name, fights, seed)
+        on_step()
+        wins = tuple(_predicted(group, fighter, episodes, seed) for group, fighter in fighters)
+        on_step()
+        below = compare(floor, scenario, seed, on_step)
+        title = label if alike[label] == 1 else name
+        found.append(ScenarioFidelity(title, measured, below, len(floor), players, wins))
+    return Fidelity(groups, tuple(found))
 
 
 def _label(scenario: str) -> str:
     return Path(scenario).name if scenario.endswith(".toml") else scenario
 
 
-def _labels(scenarios: Sequence[str]) -> dict[str, str]:
-    """Return what each scenario is called in a report: by its file's name where no two are the same."""
-    short = {name: _label(name) for name in scenarios}
-    alike = Counter(short.values())
-    return {name: label if alike[label] == 1 else name for name, label in short.items()}
-
-
-@dataclass(frozen=True)
-class _Work:
-    """What is done on each scenario: the fights, in their groups, and what is drawn."""
-
-    fights: Sequence[ReadFight]
-    groups: Sequence[Group]
-    episodes: int
-    seed: int
-    on_step: OnStep
-
-    def on(self, name: str, label: str) -> ScenarioFidelity:
-        """Return how wrong a scenario is."""
-        scenario = load_scenario(name)
-        measured = compare(self.fights, scenario, self.seed, self.on_step)
-        fighters = [(group, fighter_of(group.headers[0], name)) for group in self.groups]
-        floor, players = floor_fights([fighter for _, fighter in fighters], scenario, name, self.fights, self.seed)
-        self.on_step()
-        wins = tuple(_predicted(group, fighter, self.episodes, self.seed) for group, fighter in fighters)
-        self.on_step()
-        below = compare(floor, scenario, self.seed, self.on_step)
-        return ScenarioFidelity(label, measured, below, len(floor), players, wins)
-
-
 def _predicted(group: Group, fighter: Fighter | str, episodes: int, seed: int) -> PredictedWins:
-    player = f"{group.player} ({skills_text(group.headers[0])})"
-    recorded = replace(group.win_rate, setting=player)
+    player, predicted, note = f"{group.player} ({skills_text(group.headers[0])})", None, ""
     if not isinstance(fighter, Fighter):
-        return PredictedWins(player, recorded, None, fighter)
-    if group.headers[0].ground.refill or fighter.agent.scenario.refill:
-        return PredictedWins(player, recorded, None, "nobody wins where HP are filled up")
-    return PredictedWins(
-        player, recorded, WinRate.of(play(fighter.agent, evaluation_seeds(seed, episodes)).won, player)
-    )
+        note = fighter
+    elif group.headers[0].ground.refill or fighter.agent.scenario.refill:
+        note = "nobody wins where HP are filled up"
+    else:
+        predicted = WinRate.of(play(fighter.agent, evaluation_seeds(seed, episodes)).won, player)
+    return PredictedWins(player, replace(group.win_rate, setting=player), predicted, note)
 
 
 def fidelity_tables(fidelity: Fidelity) -> list[Table]:
@@ -262,82 +222,66 @@ _SUMMARIES, _BRIEF = ("median", "p90", "mean"), ("p90",)
 
 def error_table(scenarios: Sequence[ScenarioFidelity], situation: str, shown: Sequence[str] = _SUMMARIES) -> Table:
     """Return the errors of one situation: a row for each quantity and scenario, a column for each horizon."""
-    headings = ["error", *(["scenario"] if len(scenarios) > 1 else []), *(f"after {s:g} s" for s in HORIZONS_S)]
-    rows = [
-        [_title(name), *([one.scenario] if len(scenarios) > 1 else []), *_error_cells(one, situation, name, shown)]
-        for name in (*MEASURES, *SHARES)
-        for one in scenarios
-    ]
-    return Table("", headings, rows)
-
-
-def _title(name: str) -> str:
-    return SHARES[name] if name in SHARES else _with_unit(MEASURES[name])
+    several, rows = len(scenarios) > 1, []
+    for name, measure in _QUANTITIES.items():
+        names = ("share",) if name in SHARES else shown
+        for one in scenarios:
+            own = (row for row in one.errors if (row["situation"], row["quantity"]) == (situation, name))
+            cells = (_with_floor(row, names, measure.digits) for row in own)
+            rows.append([_with_unit(measure), *([one.scenario] if several else []), *cells])
+    return Table("", ["error", *(["scenario"] if several else []), *(f"after {s:g} s" for s in HORIZONS_S)], rows)
 
 
 def _with_unit(measure: Measure) -> str:
     return f"{measure.title}, {measure.unit}" if measure.unit else measure.title
 
 
-def _error_cells(one: ScenarioFidelity, situation: str, name: str, shown: Sequence[str]) -> list[str]:
-    pairs = [(one.measured.span(situation, s), one.floor.span(situation, s)) for s in HORIZONS_S]
-    texts = [tuple(_error_text(span.summary(name), name, shown) for span in pair) for pair in pairs]
-    return [_with_floor(*pair) for pair in texts]
-
-
-def _with_floor(measured: str, floor: str) -> str:
-    return f"{measured} ({floor})"
-
-
-def _error_text(summary: Mapping[str, float | None], name: str, shown: Sequence[str]) -> str:
-    if name in SHARES:
-        return _percent(summary["share"])
-    digits = MEASURES[name].digits
-    return ", ".join(_number(summary[name], digits) for name in shown)
-
-
-def _number(value: float | None, digits: int) -> str:
+def _text(value: float | None, digits: int) -> str:
+    if digits == PERCENT:
+        return "-" if value is None else f"{100 * value:.1f} %"
     return "-" if value is None else number(value, digits)
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
+def _with_floor(row: Mapping[str, Any], names: Sequence[str], digits: int) -> str:
+    own, floor = (", ".join(_text(row[f"{side}{name}"], digits) for name in names) for side in ("", "floor_"))
+    return f"{own} ({floor})"
 
 
 def struck_table(scenarios: Sequence[ScenarioFidelity]) -> Table:
     """Return how often recorded and replayed rows were struck, and in both of those in either."""
     rows = []
     for one in scenarios:
-        for horizon_s in HORIZONS_S:
-            span, floor = one.measured.span(WITHIN, horizon_s), one.floor.span(WITHIN, horizon_s)
-            counts = [str(len(span)), str(int(span.struck.sum())), str(int(span.struck_simulated.sum()))]
-            both = _with_floor(_percent(span.struck_in_both), _percent(floor.struck_in_both))
-            rows.append([one.scenario, f"{horizon_s:g} s", *counts, both])
+        for row in one.struck:
+            if row["situation"] == WITHIN:
+                spans = len(one.measured.spans[WITHIN, row["horizon_s"]])
+                counts = map(str, (spans, row["struck"], row["struck_simulated"]))
+                both = _with_floor(row, ("share",), PERCENT)
+                rows.append([one.scenario, f"{row['horizon_s']:g} s", *counts, both])
     return Table("", ("scenario", "within", "rows", "struck, recorded", "simulated", "in both"), rows)
 
 
 def behaviour_table(scenarios: Sequence[ScenarioFidelity]) -> Table:
     """Return how far the distributions lie apart, with the floor."""
-    rows = []
-    for one in scenarios:
-        measured, floor = one.measured.behaviour(), one.floor.behaviour()
-        cells = [
-            _with_floor(_number(measured[name], distance.digits), _number(floor[name], distance.digits))
-            for name, distance in DISTANCES.items()
+    rows = [
+        [
+            one.scenario,
+            *(_with_floor(row, ("apart",), DISTANCES[row["distribution"]].digits) for row in one.distributions),
         ]
-        rows.append([one.scenario, *cells])
+        for one in scenarios
+    ]
     return Table("", ("scenario", *map(_with_unit, DISTANCES.values())), rows)
 
 
 def move_table(comparison: FightComparison) -> Table:
     """Return how often each move began and struck, and what it cost, recorded and simulated."""
-    rows = []
-    for row in comparison.moves():
-        shares = [_percent(row[name]) for name in ("share", "share_simulated", "struck", "struck_simulated")]
-        damage = [_number(row[name], 0) for name in ("damage_hp", "damage_hp_simulated")]
-        rows.append([str(row["move"]), str(row["begun"]), *shares, *damage])
-    pairs = [f"{what}, {where}" for what in ("share", "struck", "damage") for where in ("recorded", "simulated")]
-    return Table("", ("move", "begun", *pairs), rows)
+    kinds = {"share": PERCENT, "struck": PERCENT, "damage_hp": 0}
+    pairs = {f"{kind}{side}": digits for kind, digits in kinds.items() for side in ("", "_simulated")}
+    rows = [
+        [str(row["move"]), str(row["begun"]), *(_text(row[name], digits) for name, digits in pairs.items())]
+        for row in comparison.moves()
+    ]
+    headings = [f"{what}, {where}" for what in ("share", "struck", "damage") for where in ("recorded", "simulated")]
+    return Table("", ("move", "begun", *headings), rows)
 
 
 def win_table(scenarios: Sequence[ScenarioFidelity]) -> Table:

@@ -7,11 +7,10 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from soulsgraph.calibrate.comparison import BETWEEN, MEASURES, WITHIN, FightComparison
+from soulsgraph.calibrate.comparison import BETWEEN, HORIZONS_S, MEASURES, WITHIN, FightComparison
 from soulsgraph.calibrate.fidelity import (
     Fidelity,
     ScenarioFidelity,
@@ -112,7 +111,7 @@ def draw_errors(scenarios: Sequence[ScenarioFidelity]) -> Figure:
 
 def _tops(comparison: FightComparison, name: str) -> Doubles:
     """Return the 90th percentile of an error within a move by horizon, (horizons that are known, 2)."""
-    found = [(one.horizon_s, one.summary(name)["p90"]) for one in comparison.spans if one.situation == WITHIN]
+    found = [(at, comparison.spans[WITHIN, at].summary(name)["p90"]) for at in HORIZONS_S]
     return np.array([(at, top) for at, top in found if top is not None], np.float64).reshape(-1, 2)
 
 
@@ -124,7 +123,7 @@ def draw_moves(comparison: FightComparison) -> Figure | None:
         return None
     counts = [(comparison.recorded.titles == title).sum() for title in titles]
     shown = [titles[place] for place in np.argsort(counts)[::-1][:_MOST_MOVES]]
-    recorded, simulated = (comparison.shares(one, titles) for one in (comparison.recorded, comparison.simulated))
+    recorded, simulated = (comparison.shares(one) for one in (comparison.recorded, comparison.simulated))
     figure = Figure(figsize=(8.5, 3.8))
     axes = figure.subplots()
     for offset, shares, alpha in ((-0.21, recorded, 1.0), (0.21, simulated, 0.55)):
@@ -136,7 +135,10 @@ def draw_moves(comparison: FightComparison) -> Figure | None:
                 np.arange(len(shares)) + offset, heights, 0.38, bottom, color=colour, alpha=alpha, edgecolor="white"
             )
             bottom += heights
-    axes.set_xticks(range(len(recorded)), _bin_labels(comparison.bin_edges_m))
+    edges = [f"{edge:.1f}" for edge in comparison.bin_edges_m]
+    labels = [f"{low} to {high} m" for low, high in pairwise(edges)]
+    labels = [f"below {edges[0]} m", *labels, f"above {edges[-1]} m"] if edges else ["all"]
+    axes.set_xticks(range(len(recorded)), labels)
     axes.set(ylabel="share of the moves begun", xlabel="distance as the move begins (left recorded, right simulated)")
     axes.grid(visible=False, axis="x")
     handles = [Patch(color=colour, label=literal(title)) for title, colour in zip(shown, PALETTE, strict=False)]
@@ -144,23 +146,13 @@ def draw_moves(comparison: FightComparison) -> Figure | None:
     return figure
 
 
-def _bin_labels(edges_m: Doubles) -> list[str]:
-    if not len(edges_m):
-        return ["all"]
-    inner = [f"{low:.1f} to {high:.1f} m" for low, high in pairwise(edges_m)]
-    return [f"below {edges_m[0]:.1f} m", *inner, f"above {edges_m[-1]:.1f} m"]
-
-
 @styled
 def draw_distributions(comparison: FightComparison) -> Figure | None:
     """Draw the shares of waits between moves, and of the damage of moves that struck, up to each value."""
-    effects = comparison.effects
+    sides = comparison.recorded, comparison.simulated
     pairs = {
-        "wait until the next move, s": (comparison.recorded.known_waits_s, comparison.simulated.known_waits_s),
-        "damage of a move that struck, HP": (
-            effects.lost_hp[effects.struck],
-            effects.lost_hp_simulated[effects.struck_simulated],
-        ),
+        "wait until the next move, s": [side.waits_s for side in sides],
+        "damage of a move that struck, HP": [side.damage_hp for side in sides],
     }
     drawn = {label: pair for label, pair in pairs.items() if all(np.isfinite(one).any() for one in pair)}
     if not drawn:
@@ -168,13 +160,10 @@ def draw_distributions(comparison: FightComparison) -> Figure | None:
     figure = Figure(figsize=(4.3 * len(drawn), 3.4))
     grid = figure.subplots(1, len(drawn), squeeze=False)[0]
     for axes, (label, (recorded, simulated)) in zip(grid, drawn.items(), strict=True):
-        _draw_shares(axes, recorded, BLUE, "recorded")
-        _draw_shares(axes, simulated, VERMILION, "simulated")
+        for values, colour, side in ((recorded, BLUE, "recorded"), (simulated, VERMILION, "simulated")):
+            known = np.sort(values[np.isfinite(values)])
+            shares = np.arange(1, len(known) + 1) / len(known)
+            axes.step(known, shares, where="post", color=colour, label=side, linewidth=1.6)
         axes.set(xlabel=label, ylabel="share up to here", ylim=(0.0, 1.02))
     figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
-
-
-def _draw_shares(axes: Axes, values: Doubles, colour: str, label: str) -> None:
-    known = np.sort(values[np.isfinite(values)])
-    axes.step(known, np.arange(1, len(known) + 1) / len(known), where="post", color=colour, label=label, linewidth=1.6)

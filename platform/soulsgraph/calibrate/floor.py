@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from soulsgraph.calibrate.replay import HELD, FightNumbers, ReadFight, ReplayRows, arrival_delays
+from soulsgraph.calibrate.replay import HELD, RowReplay
+from soulsgraph.calibrate.rows import ReadFight
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.format import Header
 from soulsgraph.recordings.recording import ORACLE, SCRIPTED, Fighter, FightRecorder
@@ -102,10 +103,8 @@ def floor_fights(
     """
     able = [fighter for fighter in fighters if isinstance(fighter, Fighter)] or [Fighter.oracle(name)]
     each = -(-min(len(fights), MOST_FLOOR_FIGHTS) // len(able))
-    numbers = FightNumbers(scenario)
     lengths = np.concatenate([np.diff(fight.frames) for fight in fights])
-    delays = arrival_delays([ReplayRows.of(fight, numbers) for fight in fights])
-    game = UnevenSimulator(fights[0].header.tick_s, lengths, delays)
+    game = UnevenSimulator(fights[0].header.tick_s, lengths, RowReplay(fights, scenario).delays)
     found: list[ReadFight] = []
     with temporary_folder("soulsgraph-fidelity") as folder:
         for number, fighter in enumerate(able):

@@ -12,14 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import inf, log, pi
+from typing import NamedTuple
 
 import numpy as np
 
 from soulsgraph.calibrate.moves import MoveData
-from soulsgraph.calibrate.rows import Doubles, Flags, Integers
-from soulsgraph.calibrate.values import ValueFit, fit
-from soulsgraph_envs.core.scenario import BossData, HitWindow, Move
-from soulsgraph_envs.simulator.layout import FRAMES_PER_S
+from soulsgraph.calibrate.values import ValueFit
+from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
+from soulsgraph_envs.core.scenario import BossData, HitWindow
+from soulsgraph_envs.simulator.layout import FRAME_S, FRAMES_PER_S
 
 #: Standard deviations of the logarithm that the shipped times, reaches and arcs are believed to be off by.
 _BELIEF = 0.35
@@ -51,8 +52,7 @@ _VAGUE = 0.75
 _GAP = 12
 
 
-@dataclass(frozen=True)
-class WindowData:
+class WindowData(NamedTuple):
     """A window of a move: the frame of its first blow, the blows that are surely its own, its latest end.
 
     `opens` is the frame in which it opens, with the 95 % interval: before its first blow it may have been open where
@@ -76,56 +76,37 @@ def assign_windows(data: MoveData, shipped: Sequence[HitWindow], time_factor: fl
         return [None] * len(shipped)
     if shipped:
         return _most_likely(data, shipped, time_factor)
-    starts = _seen_starts(data)
-    behind = [*starts[1:], data.frames]
-    owns = [np.flatnonzero((frames >= start) & (frames < end)) for start, end in zip(starts, behind, strict=True)]
-    return [
-        WindowData(start, own, end, _opening_as_seen(start, frames[own]))
-        for start, own, end in zip(starts, owns, behind, strict=True)
-    ]
+    different = np.unique(frames)
+    starts = [int(different[0]), *different[1:][np.diff(different) > _GAP].tolist()]
+    found = list[WindowData | None]()
+    for start, end in zip(starts, [*starts[1:], data.frames], strict=True):
+        first = int((frames == start).sum())
+        # No data have it: a blow or two may have come late into it.
+        opens = (float(start), start - (0.5 if first > 2 else 24.0 / first), start + 0.5)
+        found.append(WindowData(start, np.flatnonzero((frames >= start) & (frames < end)), end, opens))
+    return found
 
 
-def _seen_starts(data: MoveData) -> list[int]:
-    frames = np.unique(data.hits[:, 1])
-    return [int(frames[0]), *(int(frame) for frame in frames[1:][np.diff(frames) > _GAP])]
+def _openings(data: MoveData, window: HitWindow) -> tuple[Integers, Integers, Integers]:
+    """Return when a window that is open would strike: the player within its sector, and nothing shielding them.
 
-
-def _opening_as_seen(start: int, frames: Integers) -> tuple[float, float, float]:
-    """Return when a window that no data have opens: a blow or two may have come late into it."""
-    first = int((frames == start).sum())
-    return float(start), start - (0.5 if first > 2 else 24.0 / first), start + 0.5
-
-
-@dataclass(frozen=True)
-class _Openings:
-    """When a window that is open would strike: the player within its sector, and nothing shielding them.
-
-    `refuted` (frames,) counts the performances in which it surely would have and did not. `sure` and `likely` (blows,)
-    are the last frames before each blow in which it would have, -1 without one.
+    The first (frames,) counts the performances in which it surely would have and did not. The others (blows,) are the
+    last frames before each blow in which it surely would have, and may have, -1 without one.
     """
-
-    refuted: Integers
-    sure: Integers
-    likely: Integers
-
-
-def _openings(data: MoveData, window: HitWindow) -> _Openings:
     distance, angle = data.geometry(window.offset_m)
     frames, (struck, at) = np.arange(data.frames), data.hits.T
-
-    def within(reach: float, arc: float) -> Flags:
-        wide: Flags = (angle <= arc * window.half_arc_rad) | (window.half_arc_rad >= _FLAT)
-        return data.open & (distance <= reach * window.reach_m) & wide
-
-    def last(inside: Flags) -> Integers:
-        latest: Integers = np.where(inside[struck] & (frames < at[:, None]), frames, -1).max(axis=1, initial=-1)
-        return latest
-
-    sure = within(*_SURELY)
-    likely = last(within(*_PERHAPS))
-    since = last(sure)
+    sure, likely = (
+        data.open
+        & (distance <= reach * window.reach_m)
+        & ((angle <= arc * window.half_arc_rad) | (window.half_arc_rad >= _FLAT))
+        for reach, arc in (_SURELY, _PERHAPS)
+    )
+    surely, perhaps = (
+        np.where(inside[struck] & (frames < at[:, None]), frames, -1).max(axis=1, initial=-1)
+        for inside in (sure, likely)
+    )
     sure[struck, at] = False
-    return _Openings(sure.sum(axis=0), since, likely)
+    return sure.sum(axis=0), surely, perhaps
 
 
 def _most_likely(data: MoveData, shipped: Sequence[HitWindow], time_factor: float) -> list[WindowData | None]:
@@ -134,37 +115,56 @@ def _most_likely(data: MoveData, shipped: Sequence[HitWindow], time_factor: floa
     An assignment is the frame of the first blow of each window that struck, by the window's number: later blows are its
     own until another window's begin.
     """
-    frames = data.hits[:, 1]
-    counts = np.bincount(frames, minlength=data.frames)
+    performance, frames = data.hits.T
+    counts, blows, numbers = np.bincount(frames, minlength=data.frames), np.arange(len(frames)), range(len(shipped))
     likely = np.argsort(-counts, kind="stable")[:_MOST_STARTS]
     candidates = sorted(int(frame) for frame in likely if counts[frame])
-    opened = [_openings(data, window) for window in shipped]
-    expected = [window.time_s[0] * time_factor * FRAMES_PER_S for window in shipped]
-    assignments = list[dict[int, int]]()
-    for count in range(len(shipped) + 1):
-        for numbers, starts in product(combinations(range(len(shipped)), count), combinations(candidates, count)):
-            assignments.append(dict(zip(numbers, starts, strict=True)))
-    values = np.array([
-        _UNSEEN * (len(shipped) - len(one))
-        + _fit_of_starts(data, list(one.values()), [shipped[number] for number in one], time_factor,
-                         [opened[number] for number in one])
-        for one in assignments
-    ])  # fmt: skip
+    refuted, surely, perhaps = (
+        np.stack(values) for values in zip(*(_openings(data, window) for window in shipped), strict=True)
+    )
+    factor = time_factor * FRAMES_PER_S
+    expected = [window.time_s[0] * factor for window in shipped]
+    longest = np.array([1.6 * (window.time_s[1] - window.time_s[0]) * factor + 6.0 for window in shipped])
+
+    def likelihood(assignment: Mapping[int, int]) -> float:
+        """Return how likely windows are whose first blows come so, and blows for these."""
+        value = _UNSEEN * (len(shipped) - len(assignment))
+        if not assignment:
+            return value + _NEVER * len(frames)
+        struck, starts = np.array([*assignment.items()]).T
+        which = np.searchsorted(starts, frames, side="right") - 1
+        own, begun = struck[np.maximum(which, 0)], starts[np.maximum(which, 0)]
+        # Who is within an open window is struck at once.
+        each = np.where(perhaps[own, blows] >= begun, _LATE, _AT_ONCE)
+        never = (surely[own, blows] >= begun) | (which < 0) | (frames - begun > longest[own])
+        again = len(frames) - len(np.unique(performance * len(starts) + which))
+        value += float(np.where(never, _NEVER, each).sum()) + _NEVER * again
+        value += log(_ODD) * int(refuted[struck, starts].sum())
+        moved = (log(start / expected[number]) for number, start in assignment.items() if start)
+        return value - sum(0.5 * (one / _BELIEF) ** 2 for one in moved)
+
+    assignments = [
+        dict(zip(struck, starts, strict=True))
+        for count in range(len(shipped) + 1)
+        for struck, starts in product(combinations(numbers, count), combinations(candidates, count))
+    ]
+    values = np.array([likelihood(one) for one in assignments])
     weights = np.exp((values - values.max()) / _TEMPERATURE)
     weights /= weights.sum()
     own, opens = np.zeros((len(shipped), len(frames))), np.zeros((len(shipped), data.frames))
     for place in np.flatnonzero(weights > _NEGLIGIBLE):
         earlier = 0
         for number, start in assignments[place].items():
-            own[number] += weights[place] * ((frames >= start) & (frames < _behind(assignments[place], start, data)))
-            opens[number] += weights[place] * _opening(opened[number], earlier, start, expected[number], data.frames)
+            inside = (frames >= start) & (frames < _behind(assignments[place], start, data))
+            own[number] += weights[place] * inside
+            opens[number] += weights[place] * _opening(refuted[number], earlier, start, expected[number])
             earlier = start + 1
     best = assignments[int(values.argmax())]
     return [
         WindowData(best[number], sure, _behind(best, best[number], data), _interval(opens[number]))
         if number in best and len(sure := np.flatnonzero(own[number] >= _SURE))
         else None
-        for number in range(len(shipped))
+        for number in numbers
     ]
 
 
@@ -173,71 +173,44 @@ def _behind(assignment: Mapping[int, int], start: int, data: MoveData) -> int:
     return min((other for other in assignment.values() if other > start), default=data.frames)
 
 
-def _opening(opened: _Openings, earlier: int, start: int, expected: float, frames: int) -> Doubles:
+def _opening(refuted: Integers, earlier: int, start: int, expected: float) -> Doubles:
     """Return how likely a window whose first blow came at `start` opened in each frame from `earlier` on."""
-    at = np.arange(frames)
-    against = np.cumsum(opened.refuted[earlier:start][::-1])[::-1]
-    value = np.full(frames, -inf)
+    value = np.full(len(refuted), -inf)
+    against = np.cumsum(refuted[earlier:start][::-1])[::-1]
     value[earlier:start] = np.maximum(log(_ODD) * against, -_DEEP)
     value[start] = 0.0
-    value += _belief(np.maximum(at, 0.5), expected)
+    value += _belief(np.maximum(np.arange(len(refuted)), 0.5), expected)
     chances = np.exp(value - value.max())
-    share: Doubles = chances / chances.sum()
-    return share
+    return np.asarray(chances / chances.sum())
 
 
 def _interval(chances: Doubles) -> tuple[float, float, float]:
     """Return the median frame and the 95 % interval."""
     total = np.cumsum(chances) / chances.sum()
-    low, middle, high = (int(np.searchsorted(total, share)) for share in (0.025, 0.5, 0.975))
+    low, middle, high = np.searchsorted(total, (0.025, 0.5, 0.975)).tolist()
     return float(middle), low - 0.5, high + 0.5
 
 
-def _fit_of_starts(
-    data: MoveData, starts: Sequence[int], windows: Sequence[HitWindow], time_factor: float, opened: Sequence[_Openings]
-) -> float:
-    """Return how likely windows are whose first blows come at `starts`, and blows for these."""
-    frames = data.hits[:, 1]
-    if not starts:
-        return _NEVER * len(frames)
-    which = np.searchsorted(starts, frames, side="right") - 1
-    own = np.maximum(which, 0)
-    begun = np.asarray(starts)[own]
-    factor = time_factor * FRAMES_PER_S
-    longest = np.array([1.6 * (one.time_s[1] - one.time_s[0]) * factor + 6.0 for one in windows])[own]
-    sure, likely = (
-        np.stack([getattr(one, name) for one in opened])[own, np.arange(len(frames))] for name in ("sure", "likely")
-    )
-    # Who is within an open window is struck at once.
-    each = np.where(sure >= begun, _NEVER, np.where(likely >= begun, _LATE, _AT_ONCE))
-    each = np.where((which < 0) | (frames - begun > longest), _NEVER, each)
-    value = float(each.sum())
-    pairs = data.hits[:, 0] * len(starts) + which
-    value += _NEVER * (len(pairs) - len(np.unique(pairs)))
-    value += log(_ODD) * sum(int(one.refuted[start]) for start, one in zip(starts, opened, strict=True))
-    expected = [one.time_s[0] * factor for one in windows]
-    return value - sum(
-        0.5 * (log(start / at) / _BELIEF) ** 2 for start, at in zip(starts, expected, strict=True) if start
-    )
+#: An estimate with the ends of its interval.
+_Estimate = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class Sector:
-    """What a grid says of a window: estimate, low and high of reach (m), half arc (rad) and end (frames).
+    """What a grid says of a window: reach (m), half arc (rad) and end (frames).
 
     `odd` is the share of performances that the best sector has wrong, `likelihood` the logarithm of its likelihood.
     """
 
-    reach: tuple[float, float, float]
-    arc: tuple[float, float, float]
-    end: tuple[float, float, float]
+    reach: _Estimate
+    arc: _Estimate
+    end: _Estimate
     odd: float
     likelihood: float
     count: int
 
 
-@dataclass(frozen=True)
-class _Evidence:
+class _Evidence(NamedTuple):
     """Frames from a window's start on (n, frames): how far, at what angle, whether a blow could come, and when it did.
 
     `struck` is the frame of its blow since the start, -1 without one.
@@ -252,13 +225,12 @@ class _Evidence:
 def _evidence(data: MoveData, window: WindowData, offset_m: float) -> _Evidence:
     frames = slice(window.start, window.until)
     distance, angle = data.geometry(offset_m)
-    struck = np.full(len(data.spells), -1)
+    struck = np.full(len(data), -1)
     struck[data.hits[window.own, 0]] = data.hits[window.own, 1] - window.start
     free = data.open[:, frames].copy()
     # A blow of another window in these frames ends what can be known of this one.
-    others = np.setdiff1d(np.flatnonzero(data.hits[:, 1] >= window.start), window.own)
-    for at, frame in data.hits[others]:
-        free[at, max(frame - window.start, 0) :] = False
+    for at, frame in data.hits[np.setdiff1d(np.flatnonzero(data.hits[:, 1] >= window.start), window.own)]:
+        free[at, frame - window.start :] = False
     # The frame of a blow is open, whatever the reading says of the player just before it.
     at = np.flatnonzero(struck >= 0)
     free[at, struck[at]] = True
@@ -278,10 +250,11 @@ def find_sector(
         return None
     inside = evidence.struck >= 0
     at = evidence.struck[inside]
-    length = (shipped.time_s[1] - shipped.time_s[0]) * time_factor * FRAMES_PER_S if shipped else 12.0
-    reach = shipped.reach_m if shipped else float(evidence.distance[inside, at].max())
-    arc = shipped.half_arc_rad if shipped else max(float(evidence.angle[inside, at].max()), 0.2)
-    shipped_end = shipped.time_s[1] * time_factor * FRAMES_PER_S if shipped else window.start + length
+    if shipped:
+        reach, arc, shipped_end = shipped.reach_m, shipped.half_arc_rad, shipped.time_s[1] * time_factor * FRAMES_PER_S
+    else:
+        reach, arc = (float(seen[inside, at].max()) for seen in (evidence.distance, evidence.angle))
+        arc, shipped_end = max(arc, 0.2), window.start + 12.0
     ends = np.arange(int(at.max()) + 1, max(evidence.distance.shape[1], int(at.max()) + 1) + 1)
     ends = ends[: max(int(1.6 * shipped_end) - window.start - int(at.max()), 8)]
     spans = ((0.45 * reach, 1.8 * reach), (0.3 * min(arc, pi), min(2.0 * arc, pi)))
@@ -293,9 +266,9 @@ def find_sector(
         weights = np.exp(posterior - posterior.max())
         marginals = [weights.sum(axis=others) for others in ((1, 2), (0, 2), (0, 1))]
         spans = (_support(grid[0], marginals[0]), _support(grid[1], marginals[1]))
-    found = [_summary(values, marginal) for values, marginal in zip((*grid, ends), marginals, strict=True)]
+    found = reach_m, arc_rad, end = [_summary(*one) for one in zip((*grid, ends), marginals, strict=True)]
     odd = _odd_share(evidence, *(one[0] for one in found))
-    return Sector(found[0], found[1], found[2], odd, float(posterior.max()), len(evidence.struck))
+    return Sector(reach_m, arc_rad, end, odd, float(posterior.max()), len(evidence.struck))
 
 
 def _around_any_point(data: MoveData, window: WindowData, sector: Sector, time_factor: float) -> tuple[Sector, bool]:
@@ -308,9 +281,9 @@ def _around_any_point(data: MoveData, window: WindowData, sector: Sector, time_f
     best = max(one.likelihood for one in whole)
     alike = [one for one in whole if best - one.likelihood < _FAR_LESS]
 
-    def wide(name: str) -> tuple[float, float, float]:
-        spans = [getattr(one, name) for one in (sector, *alike)]
-        return spans[0][0], min(low for _, low, _ in spans), max(high for *_, high in spans)
+    def wide(name: str) -> _Estimate:
+        estimates = [getattr(one, name) for one in (sector, *alike)]
+        return estimates[0][0], min(low for _, low, _ in estimates), max(high for *_, high in estimates)
 
     return replace(sector, reach=wide("reach"), arc=wide("arc"), end=wide("end")), sector in alike
 
@@ -381,73 +354,69 @@ def _odd_share(evidence: _Evidence, reach: float, arc: float, end: float) -> flo
     return float((missed | outside).mean())
 
 
+#: The values of a window, and their kinds.
+_VALUES = {"time_s.0": "start", "time_s.1": "end", "reach_m": "reach", "half_arc_rad": "arc", "damage": "damage"}
+
+
 def window_fits(
     key: str, data: MoveData | None, window: WindowData | None, shipped: HitWindow | None, boss: BossData
 ) -> list[ValueFit]:
     """Return the values of one window: start, end, reach, half arc, damage."""
-    factor, scale = boss.time_factor, boss.damage_factor
-    start_s = shipped.time_s[0] * factor if shipped else None
-    end_s = shipped.time_s[1] * factor if shipped else None
-    reach, arc = (shipped.reach_m, min(shipped.half_arc_rad, pi)) if shipped else (None, None)
-    damage = shipped.damage * scale if shipped else None
-    names = {"time_s.0": ("start", start_s), "time_s.1": ("end", end_s), "reach_m": ("reach", reach),
-             "half_arc_rad": ("arc", arc), "damage": ("damage", damage)}  # fmt: skip
+    factor, own = boss.time_factor, list[float | None]([None] * len(_VALUES))
+    if shipped is not None:
+        times_s, arc_rad = [one * factor for one in shipped.time_s], min(shipped.half_arc_rad, pi)
+        own = [*times_s, shipped.reach_m, arc_rad, shipped.damage * boss.damage_factor]
+    values = [ValueFit(f"{key}.{name}", kind, one) for (name, kind), one in zip(_VALUES.items(), own, strict=True)]
     if window is None or data is None:
-        return [ValueFit(f"{key}.{name}", kind, value) for name, (kind, value) in names.items()]
+        return values
     opens, low, high = (one / FRAMES_PER_S for one in window.opens)
-    fits = [fit(f"{key}.time_s.0", "start", start_s, opens, (low, high), len(window.own))]
+    first, last = values[0].fit(opens, (low, high), len(window.own)), damage_fit(values[-1], data, window.own, boss)
     sector = find_sector(data, window, shipped, factor)
-    unlike = False
-    if sector is not None:
-        unlike = sector.odd > 0.15 and sector.count >= 10
-        if shipped is None:
-            sector, likely = _around_any_point(data, window, sector, factor)
-            unlike = unlike or not likely
-    for name, value, unit in (
-        ("time_s.1", "end", 1.0 / FRAMES_PER_S),
-        ("reach_m", "reach", 1.0),
-        ("half_arc_rad", "arc", 1.0),
-    ):
-        if sector is None:
-            fits.append(ValueFit(f"{key}.{name}", *names[name]))
-            continue
-        found, low, high = (one * unit for one in getattr(sector, value))
+    if sector is None:
+        return [first, *values[1:-1], last]
+    unlike = sector.odd > 0.15 and sector.count >= 10
+    if shipped is None:
+        sector, likely = _around_any_point(data, window, sector, factor)
+        unlike = unlike or not likely
+    begin, half, (end, *ends) = window.start / FRAMES_PER_S, 0.5 * FRAME_S, (one * FRAME_S for one in sector.end)
+    arc, least, most = sector.arc
+    found = (
+        (end + begin, ends[0] - half + begin, ends[1] + half + begin),
+        sector.reach,
         # Beyond this nothing is seen of an arc: it is the whole circle.
-        high = pi if value == "arc" and high >= _FLAT else high
-        if value == "end":
-            half = 0.5 / FRAMES_PER_S
-            found, low, high = (one + window.start / FRAMES_PER_S for one in (found, low - half, high + half))
+        (arc, least, pi if most >= _FLAT else most),
+    )
+    between = [
         # Of a move that the data lack a vague estimate is all that there is.
-        if shipped is not None and log(high / low) > _VAGUE * 2.0 * 1.96 * _BELIEF:
-            fits.append(ValueFit(f"{key}.{name}", *names[name], count=sector.count))
-            continue
-        fits.append(fit(f"{key}.{name}", *names[name], found, (low, high), sector.count, unlike))
-    return [*fits, damage_fit(f"{key}.damage", data, window.own, boss, damage)]
+        replace(value, count=sector.count)
+        if shipped is not None and log(high / low) > _VAGUE * 2.0 * 1.96 * _BELIEF
+        else value.fit(estimate, (low, high), sector.count, unlike)
+        for value, (estimate, low, high) in zip(values[1:-1], found, strict=True)
+    ]
+    return [first, *between, last]
 
 
-def damage_fit(key: str, data: MoveData, own: Integers, boss: BossData, shipped: float | None) -> ValueFit:
+def damage_fit(value: ValueFit, data: MoveData, own: Integers, boss: BossData) -> ValueFit:
     """Return the mean HP that a blow takes, from the ends of its uniform spread."""
     values = clean_damage(data, own)
     if not len(values):
-        return ValueFit(key, "damage", shipped)
-    low, high, count = float(values.min()), float(values.max()), len(values)
-    spread = boss.damage_spread
+        return value
+    low, high, spread = float(values.min()), float(values.max()), boss.damage_spread
     # Every blow allows the means whose spread holds it; rounding allows half a point more.
     ends = ((high - 0.5) / (1.0 + spread), (low + 0.5) / (1.0 - spread)) if spread < 1.0 else (high, low)
     unlike = ends[0] > ends[1] * 1.02
-    mean = 0.5 * (ends[0] + ends[1])
-    return fit(key, "damage", shipped, mean, (min(ends), max(ends)), count, unlike)
+    return value.fit(0.5 * (ends[0] + ends[1]), (min(ends), max(ends)), len(values), unlike)
 
 
-def spread_fit(found: Sequence[tuple[MoveData, WindowData]], boss: BossData) -> ValueFit:
-    """Return the spread of damage around its mean, from the HP that blows of the same windows take.
+def spread_fit(damage: Sequence[Doubles], boss: BossData) -> ValueFit:
+    """Return the spread of damage around its mean, from the HP that blows of each window take.
 
     Every window has a mean of its own; with a spread it says how likely each blow is, rounded to a point.
     """
-    windows = [values for data, window in found if len(values := clean_damage(data, window.own)) > 1]
-    count = sum(map(len, windows))
+    windows = [values for values in damage if len(values) > 1]
+    value = ValueFit("damage_spread", "damage spread", boss.damage_spread, count=sum(map(len, windows)))
     if not windows:
-        return ValueFit("damage_spread", "damage spread", boss.damage_spread)
+        return value
     span = _SPREADS
     for _ in range(2):
         spreads = np.geomspace(*span, 2 * _GRID)
@@ -459,9 +428,8 @@ def spread_fit(found: Sequence[tuple[MoveData, WindowData]], boss: BossData) -> 
     estimate, low, high = _summary(spreads, weights)
     # The smallest of the grid stands for none.
     low = 0.0 if low < 1.5 * _SPREADS[0] else low
-    if low and log(high / low) > _VAGUE * 2.0 * 1.96 * _BELIEF:
-        return ValueFit("damage_spread", "damage spread", boss.damage_spread, count=count)
-    return fit("damage_spread", "damage spread", boss.damage_spread, estimate, (low, high), count)
+    vague = low and log(high / low) > _VAGUE * 2.0 * 1.96 * _BELIEF
+    return value if vague else value.fit(estimate, (low, high), value.count)
 
 
 def _spread_likelihood(values: Doubles, spreads: Doubles) -> Doubles:
@@ -477,19 +445,12 @@ def _spread_likelihood(values: Doubles, spreads: Doubles) -> Doubles:
     half = (spreads[:, None] * means)[..., None]
     inside = np.minimum(seen + 0.5, means[..., None] + half) - np.maximum(seen - 0.5, means[..., None] - half)
     likely = (1.0 - _ODD) * np.maximum(inside, 0.0) / (2.0 * half) + _ODD / middle
-    logs: Doubles = (counts * np.log(likely)).sum(axis=-1) + np.log((most - least)[:, None] / means)
+    logs = (counts * np.log(likely)).sum(axis=-1) + np.log((most - least)[:, None] / means)
     top = logs.max(axis=1)
-    likelihood: Doubles = top + np.log(np.exp(logs - top[:, None]).mean(axis=1))
-    return likelihood
+    return np.asarray(top + np.log(np.exp(logs - top[:, None]).mean(axis=1)))
 
 
 def clean_damage(data: MoveData, own: Integers) -> Doubles:
     """Return the HP that some blows took, without those of which it is not known or that were counter-hits."""
     clean = own[~data.counter[own] & np.isfinite(data.damage[own]) & (data.damage[own] > 0.0)]
-    values: Doubles = data.damage[clean]
-    return values
-
-
-def shipped_windows(move: Move | None) -> Sequence[HitWindow]:
-    """Return a move's shipped windows, none of a move that the data lack."""
-    return move.windows if move else ()
+    return data.damage[clean]

@@ -7,13 +7,14 @@ player staggers. Places are the measure of the others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from soulsgraph.calibrate.moves import blows
-from soulsgraph.calibrate.rows import Doubles, FightRows, Flags, Integers, contact_m
+from soulsgraph.calibrate.rows import FightRows, contact_m, pairs_of
+from soulsgraph_envs.combat.rollout import Flags, Integers
 from soulsgraph_envs.core.scenario import BossData, PlayerData
 from soulsgraph_envs.core.state import Raw
 
@@ -39,8 +40,7 @@ _SURE = 4.0
 _UNSTEADY, _FEWEST, _OTHERWISE = 0.7, 10, 0.02
 
 
-@dataclass(frozen=True)
-class Lag:
+class Lag(NamedTuple):
     """By how many rows a source is read later than the places, and whether most of its events agree on that."""
 
     rows: int
@@ -53,63 +53,54 @@ def align(
     """Return fights with the lag of every source removed, and the lags."""
     lags: dict[Source, Lag] = {}
     for source in _COLUMNS:
-        lags[source] = lag = _lag(np.sum([_evidence(source, fight, boss, player) for fight in fights], axis=0))
-        if lag.rows:
-            fights = [moved for fight in fights if len(moved := _moved(fight, source, lag.rows)) > 1]
+        against = np.sum([_evidence(source, fight, boss, player) for fight in fights], axis=0)
+        # The lag with the fewest contradictions, 0 unless it is clear.
+        as_read, fewest = int(against[_ROWS.index(0)]), int(against.min())
+        clear = as_read - fewest > _SURE * (as_read + fewest) ** 0.5
+        rows, left = (_ROWS[int(against.argmin())], fewest) if clear else (0, as_read)
+        lags[source] = Lag(rows, left <= _UNSTEADY * max(float(against.mean()), _FEWEST))
+        if rows:
+            fights = [moved for fight in fights if len(moved := _moved(fight, source, rows)) > 1]
     return fights, lags
 
 
 def clock_is_right(fights: Sequence[FightRows]) -> bool:
     """Return whether nearly all steps of the clock are as long as the animations advanced in them."""
-    wrong = steps = 0
-    for fight in fights:
-        lasted, played = np.diff(fight.clock_s), list[Doubles]()
-        for columns in (_COLUMNS["the boss's animation"], _COLUMNS["the player's animation"]):
-            number, time_s, length_s = (fight.raw[:, column] for column in columns)
-            on = (np.diff(number) == 0) & (np.diff(time_s) > 0.0) & (time_s[1:] < length_s[1:])
-            played.append(np.where(on, np.diff(time_s), np.nan))
-        both = np.abs(played[0] - played[1]) < _ALIKE_S
-        steps += int(both.sum())
-        wrong += int((np.abs(lasted - played[0])[both] > _OFF_S).sum())
-    return wrong <= _OTHERWISE * steps
-
-
-def _lag(against: Integers) -> Lag:
-    """Return the lag with the fewest contradictions, 0 unless it is clear."""
-    as_read, fewest = int(against[_ROWS.index(0)]), int(against.min())
-    clear = as_read - fewest > _SURE * (as_read + fewest) ** 0.5
-    left = fewest if clear else as_read
-    steady = left <= _UNSTEADY * max(float(against.mean()), _FEWEST)
-    return Lag(_ROWS[int(against.argmin())] if clear else 0, steady)
+    before, after = pairs_of(fights)
+    played = []
+    for source in ("the boss's animation", "the player's animation"):
+        number, time_s, length_s = _COLUMNS[source]
+        advanced = after.raw[:, time_s] - before.raw[:, time_s]
+        on = (after.raw[:, number] == before.raw[:, number]) & (advanced > 0.0)
+        played.append(np.where(on & (after.raw[:, time_s] < after.raw[:, length_s]), advanced, np.nan))
+    both = np.abs(played[0] - played[1]) < _ALIKE_S
+    wrong = np.abs(after.clock_s - before.clock_s - played[0])[both] > _OFF_S
+    return bool(wrong.sum() <= _OTHERWISE * both.sum())
 
 
 def _evidence(source: Source, fight: FightRows, boss: BossData, player: PlayerData) -> Integers:
     """Return how many rows contradict each lag, (lags,)."""
     if source == "the player's HP":
-        begun = np.array([blow.row for blow in blows(fight, player)], np.int64)
+        begun = [blow.row for blow in blows(fight, player)]
         fell = np.append(False, fight.hp[1:] < fight.raw[:-1, Raw.PLAYER_HP] - 0.5)
-        return np.array([int((~_shifted(fell, rows)[begun]).sum()) for rows in _ROWS])
+        return np.array([(~_shifted(fell, rows)[begun]).sum() for rows in _ROWS])
     if source == "the boss's animation":
-        names, animation = boss.animations, fight.boss
+        names, animation, places = boss.animations, fight.boss, fight.boss_m
         walks, stands = [names.approach.id, names.back_off.id], [names.idle.id]
-        x, y = Raw.BOSS_X, Raw.BOSS_Y
     else:
-        own, animation = player.animations, fight.raw[:, Raw.PLAYER_ANIMATION].astype(np.int64)
+        own, animation, places = player.animations, fight.player, fight.player_m
         walks, stands = [own.run.id], [own.idle.id, own.estus.id, own.estus_empty.id]
-        x, y = Raw.PLAYER_X, Raw.PLAYER_Y
-    gone = np.hypot(np.diff(fight.raw[:, x]), np.diff(fight.raw[:, y]))
+    gone = np.hypot(*np.diff(places, axis=0).T)
     moved = np.append(False, gone > _STILL_M_S * np.maximum(np.diff(fight.clock_s), 1e-9))
     # A body in the way stops who walks.
-    apart = np.hypot(*(fight.raw[:, [Raw.BOSS_X, Raw.BOSS_Y]] - fight.raw[:, [Raw.PLAYER_X, Raw.PLAYER_Y]]).T)
-    clear = _both(apart > contact_m(boss, player) + _CLEAR_M)
+    clear = _both(fight.distance_m > contact_m(boss, player) + _CLEAR_M)
     walking, standing = np.isin(animation, walks), np.isin(animation, stands)
     against = []
     for rows in _ROWS:
         walks_now, stands_now = _shifted(walking, rows), _shifted(standing, rows)
         # A change in the midst of a tick shows at both of its ends, one as it begins at its end alone.
-        wrong = (_both(walks_now) & ~moved).astype(np.int64) + (_both(stands_now) & moved)
-        wrong += (walks_now & ~moved).astype(np.int64) + (stands_now & moved)
-        against.append(int(wrong[clear].sum()))
+        parts = (_both(walks_now) & ~moved, _both(stands_now) & moved, walks_now & ~moved, stands_now & moved)
+        against.append(sum(int(part[clear].sum()) for part in parts))
     return np.array(against)
 
 
@@ -120,20 +111,20 @@ def _both(flags: Flags) -> Flags:
 
 def _shifted(flags: Flags, rows: int) -> Flags:
     """Return flags moved up by a number of rows, (rows,); False beyond the ends."""
-    later = np.zeros_like(flags)
-    if rows >= 0:
-        later[: len(flags) - rows] = flags[rows:]
-    else:
-        later[-rows:] = flags[:rows]
+    kept, later = _kept(len(flags), rows), np.zeros_like(flags)
+    later[kept] = flags[kept + rows]
     return later
+
+
+def _kept(count: int, rows: int) -> Integers:
+    return np.arange(max(-rows, 0), count - max(rows, 0))
 
 
 def _moved(fight: FightRows, source: Source, rows: int) -> FightRows:
     """Return a fight with one source moved up by a number of rows; rows that then lack it are removed."""
-    kept = np.arange(max(-rows, 0), len(fight) - max(rows, 0))
-    raw = fight.raw[kept]
+    kept = _kept(len(fight), rows)
+    moved, later = fight.where(kept), fight.where(kept + rows)
     columns = np.array(_COLUMNS[source])
-    raw[:, columns] = fight.raw[kept + rows][:, columns]
-    numbers = fight.boss[kept + rows] if source == "the boss's animation" else fight.boss[kept]
-    hp = fight.hp[kept + rows] if source == "the player's HP" else fight.hp[kept]
-    return replace(fight, clock_s=fight.clock_s[kept], raw=raw, controls=fight.controls[kept], boss=numbers, hp=hp)
+    moved.raw[:, columns] = later.raw[:, columns]
+    boss = later.boss if source == "the boss's animation" else moved.boss
+    return replace(moved, boss=boss, hp=later.hp if source == "the player's HP" else moved.hp)

@@ -16,7 +16,6 @@ from soulsgraph.calibrate.floor import fighter_of
 from soulsgraph.calibrate.values import ValueFit
 from soulsgraph.recordings.check import groups_of
 from soulsgraph.recordings.files import read_header, recording_files
-from soulsgraph.recordings.format import Header
 from soulsgraph.recordings.recording import SCRIPTED, Fighter
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play
 from soulsgraph_envs.core.files import temporary_folder
@@ -59,32 +58,24 @@ def predict(
     players = [header for header in headers if header.player not in SCRIPTED and not header.ground.refill]
     random, rates = np.random.default_rng(EVALUATION_SEED), list[list[float]]()
     for count, fights in enumerate([_FITTED, *[_EACH] * DRAWS] if players else []):
-        fought = drawn(found, random) if count else found
-        rates.append(_rates(fought, players, base, scenario, shipped, fights))
+        fought, seeds = drawn(found, random) if count else found, evaluation_seeds(EVALUATION_SEED, fights)
+        with temporary_folder("soulsgraph-predicted-") as place:
+            _, fitted = write_fitted(place / "boss.toml", fought, base, scenario, shipped)
+            fighters = [fighter_of(header, str(fitted)) for header in players]
+            rates.append(
+                [float(play(one.agent, seeds).won.mean()) if isinstance(one, Fighter) else np.nan for one in fighters]
+            )
         on_step()
-    return [_predicted(header.player, own) for header, *own in zip(players, *rates, strict=True) if np.isfinite(own[0])]
-
-
-def _rates(
-    found: Calibration, players: Sequence[Header], base: str, scenario: str, shipped: BossData, fights: int
-) -> list[float]:
-    """Return each player's win rate in a fitted fight, NaN for one whom this machine has not."""
-    rates = []
-    with temporary_folder("soulsgraph-predicted-") as folder:
-        _, fitted = write_fitted(folder / "boss.toml", found, base, scenario, shipped)
-        for header in players:
-            fighter, seeds = fighter_of(header, str(fitted)), evaluation_seeds(EVALUATION_SEED, fights)
-            rates.append(float(play(fighter.agent, seeds).won.mean()) if isinstance(fighter, Fighter) else np.nan)
-    return rates
-
-
-def _predicted(player: str, rates: Sequence[float]) -> PredictedRate:
-    won, others = rates[0], np.array(rates[1:])
-    # What so few fights scatter by is not of the values.
-    noise = others.mean() * (1.0 - others.mean()) / _EACH
-    wide = 1.96 * max(float(others.var(ddof=1)) - noise, won * (1.0 - won) / _FITTED) ** 0.5
-    low, high = min(won, float(others.mean())) - wide, max(won, float(others.mean())) + wide
-    return PredictedRate(player, won, max(low, 0.0), min(high, 1.0))
+    predicted = []
+    for header, won, *drawn_rates in zip(players, *rates, strict=True):
+        others = np.array(drawn_rates)
+        if np.isfinite(won):
+            # What so few fights scatter by is not of the values.
+            noise = others.mean() * (1.0 - others.mean()) / _EACH
+            wide = 1.96 * max(float(others.var(ddof=1)) - noise, won * (1.0 - won) / _FITTED) ** 0.5
+            low, high = min(won, float(others.mean())) - wide, max(won, float(others.mean())) + wide
+            predicted.append(PredictedRate(header.player, won, max(low, 0.0), min(high, 1.0)))
+    return predicted
 
 
 def drawn(found: Calibration, random: np.random.Generator) -> Calibration:

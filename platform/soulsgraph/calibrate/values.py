@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Literal, get_args
 
@@ -54,26 +53,18 @@ class ValueFit:
         """Whether it is determined, and its interval does not hold the shipped value."""
         return self.verdict == "determined" and self.shipped is not None and not self.holds_shipped
 
-
-def fit(
-    key: str,
-    kind: str,
-    shipped: float | None,
-    estimate: float,
-    interval: tuple[float, float],
-    count: int,
-    unlike: bool = False,
-) -> ValueFit:
-    """Return a value with the verdict that its interval calls for."""
-    low, high = min(interval[0], estimate), max(interval[1], estimate)
-    if not (count and isfinite(estimate)):
-        return ValueFit(key, kind, shipped, count=count)
-    bounds = (low if isfinite(low) else None, high if isfinite(high) else None)
-    # An interval may lie on one side of its estimate.
-    off = max(high - estimate, estimate - low)
-    narrow = off <= max(NARROW * abs(estimate), _NARROW_ABSOLUTE)
-    verdict: Verdict = "determined" if narrow and count >= _FEWEST else "bounded"
-    return ValueFit(key, kind, shipped, estimate, *bounds, count, "unlike the model" if unlike else verdict)
+    def fit(self, estimate: float, interval: tuple[float, float], count: int, unlike: bool = False) -> ValueFit:
+        """Return the value as it was found, with the verdict that its interval calls for."""
+        low, high = min(interval[0], estimate), max(interval[1], estimate)
+        if not (count and isfinite(estimate)):
+            return replace(self, count=count)
+        bounds = (low if isfinite(low) else None, high if isfinite(high) else None)
+        # An interval may lie on one side of its estimate.
+        off = max(high - estimate, estimate - low)
+        narrow = off <= max(NARROW * abs(estimate), _NARROW_ABSOLUTE)
+        verdict: Verdict = "determined" if narrow and count >= _FEWEST else "bounded"
+        verdict = "unlike the model" if unlike else verdict
+        return ValueFit(self.key, self.kind, self.shipped, estimate, *bounds, count, verdict)
 
 
 def middle(values: npt.ArrayLike, least: float = 0.0) -> tuple[float, tuple[float, float], float]:
@@ -95,11 +86,6 @@ def middle(values: npt.ArrayLike, least: float = 0.0) -> tuple[float, tuple[floa
         float(ordered[min(high, count - 1)]) + (spread if high > count - 1 else 0.0),
     )
     return median, (min(bounds[0], median - least), max(bounds[1], median + least)), spread
-
-
-def by_verdict(fits: Sequence[ValueFit]) -> dict[Verdict, int]:
-    """Count values by verdict."""
-    return {verdict: sum(one.verdict == verdict for one in fits) for verdict in VERDICTS}
 
 
 #: Headings of a table of values.

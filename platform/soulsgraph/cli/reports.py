@@ -116,8 +116,8 @@ def _summary(folders: Sequence[Path], /, *, every: bool = False) -> None:
     from soulsgraph.recordings import check as checking
     from soulsgraph.recordings.coverage import Coverage
 
-    coverage, (folder,) = Coverage(), folders
-    found = checking.find_recordings(folder, coverage.add)
+    (folder,) = folders
+    found = Coverage.of(folder)
     if folder.is_file() and not found.headers:
         raise SoulsGraphError(found.problems[0])
     groups = checking.groups_of(found.headers)
@@ -127,9 +127,9 @@ def _summary(folders: Sequence[Path], /, *, every: bool = False) -> None:
     ]
     if every:
         tables[:0] = checking.list_fights(found.headers)
-    plain = {"groups": [group.to_dict() for group in groups], "problems": list(found.problems)}
+    plain = {"groups": [group.to_dict() for group in groups], "problems": found.problems}
     plain |= {"fights": [checking.fight_row(header) for header in found.headers]} if every else {}
-    screen.show(plain | {"calibrate": coverage.to_dict()}, *tables, *found.problems, *coverage.lines())
+    screen.show(plain | {"calibrate": found.to_dict()}, *tables, *found.problems, *found.lines())
 
 
 def _fidelity(
@@ -150,12 +150,13 @@ def _fidelity(
     """
     check_extra("report", "data" if out is None else "train")
     # Imported here: a help text need not wait for it.
-    from soulsgraph.calibrate.fidelity import STEPS, fidelity_tables, measure_fidelity, read_fights
+    from soulsgraph.calibrate.fidelity import STEPS, fidelity_tables, measure_fidelity
+    from soulsgraph.calibrate.rows import read_alike
 
     evaluating.check_evaluation(seed, episodes)
     if out is not None:
         check_writable(out)
-    read = read_fights(fights[0])
+    read = read_alike(fights[0])
     names = [*dict.fromkeys(map(lasting_name, scenario))]
     screen.precompile()
     with stage_progress("fidelity", STEPS * len(names), screen.display, unit="steps") as progress:
@@ -341,7 +342,7 @@ def _recordings(folders: Sequence[Path], /) -> None:
     passed = not any(one.verdict in checking.WRONG for one in found)
     # For programs it is in the report: this is a list of verdicts.
     suffices = () if screen.json else coverage.lines()
-    screen.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {counted}", *suffices, passed=passed)
+    screen.show([asdict(one) for one in found], *lines, f"{len(found)} files: {counted}", *suffices, passed=passed)
 
 
 def _bosses(names: Sequence[Path], /) -> None:

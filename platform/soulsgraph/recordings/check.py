@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -12,51 +12,19 @@ from typing import Any, Literal
 import numpy as np
 from rich.console import RenderableType
 
-from soulsgraph.recordings.files import Recording, damaged, read_header, read_recording, recording_files
+from soulsgraph.recordings.files import Recording, damaged, read_recording
 from soulsgraph.recordings.format import Header, RecordingOrigin
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import first_line, text_table
 from soulsgraph.runs.plan import scenario_digest
-from soulsgraph_envs.combat.rollout import Doubles
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
 from soulsgraph_envs.core.state import state_rows
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.skills import Skill, make_skill
 
-#: What is done with a recording besides.
-OnRead = Callable[[Recording], None]
 _LIST_HEADINGS = ("fight", "outcome", "seconds", "boss HP", "player HP", "flasks used")
 SUMMARY_HEADINGS = ("player", "fights", "ticks", "won", "95 % interval", "seconds", "dealt", "taken", "flasks")
-
-
-@dataclass(frozen=True)
-class FolderContents:
-    """The recordings of a folder, and one line for each file that is none or damaged."""
-
-    headers: tuple[Header, ...]
-    problems: tuple[str, ...]
-
-
-def find_recordings(folder: Path, on_read: OnRead | None = None) -> FolderContents:
-    """Read what every recording of a folder says of its fight, and with `on_read` all of it.
-
-    Raises:
-        RecordingError: if there is no Parquet file.
-    """
-    headers, problems = [], []
-    for path in recording_files(folder):
-        try:
-            headers.append(read_header(path) if on_read is None else _whole(path, on_read).header)
-        except SoulsGraphError as error:
-            problems.append(str(error))
-    return FolderContents(tuple(headers), tuple(problems))
-
-
-def _whole(path: Path, on_read: OnRead) -> Recording:
-    recording = read_recording(path)
-    on_read(recording)
-    return recording
 
 
 def skills_text(header: Header) -> str:
@@ -81,11 +49,8 @@ def fight_row(header: Header) -> dict[str, Any]:
     }
 
 
-def _fight_cells(header: Header) -> tuple[str, ...]:
-    """Return a fight's row as text, one cell a heading."""
-    result = header.result
-    levels = (_number(result.boss_hp), _number(result.player_hp), _number(result.flasks_used))
-    return (header.fight, result.outcome, f"{result.seconds:.1f}", *levels)
+#: Of which fields of the results a summary has the mean, with the digits that are shown.
+_MEANS = {"seconds": 1, "damage_dealt": 0, "damage_taken": 0, "flasks_used": 1}
 
 
 @dataclass(frozen=True)
@@ -99,11 +64,6 @@ class Group:
     headers: tuple[Header, ...]
 
     @property
-    def title(self) -> str:
-        """The keys of the group in one line."""
-        return f"{self.scenario}, {self.source}, {self.player} ({self.skills})"
-
-    @property
     def win_rate(self) -> WinRate:
         """The share of fights won."""
         won = sum(header.result.outcome == "won" for header in self.headers)
@@ -115,22 +75,23 @@ class Group:
         known = [float(value) for value in values if value is not None]
         return fmean(known) if known else None
 
+    @property
+    def ticks(self) -> int:
+        """Ticks of all fights."""
+        return sum(header.result.ticks for header in self.headers)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain values; means are per fight, rates ratios."""
         rate, who = self.win_rate, {name: getattr(self, name) for name in ("scenario", "source", "player", "skills")}
-        counts = {"fights": rate.episodes, "ticks": sum(header.result.ticks for header in self.headers)}
-        wins = {"wins": rate.wins, "rate": rate.rate, **rate.interval.columns()}
-        names = ("seconds", "damage_dealt", "damage_taken", "flasks_used")
-        return who | counts | wins | {f"mean_{name}": self.mean(name) for name in names}
+        wins = {"fights": rate.episodes, "ticks": self.ticks, "wins": rate.wins, "rate": rate.rate}
+        return who | wins | rate.interval.columns() | {f"mean_{name}": self.mean(name) for name in _MEANS}
 
     @property
     def cells(self) -> tuple[str, ...]:
         """The row as text, one cell a heading."""
-        _, _, rate, interval, _ = self.win_rate.cells
-        ticks = sum(header.result.ticks for header in self.headers)
-        damage = (_number(self.mean("damage_dealt")), _number(self.mean("damage_taken")))
-        means = (_number(self.mean("seconds"), 1), *damage, _number(self.mean("flasks_used"), 1))
-        return (f"{self.player} ({self.skills})", str(len(self.headers)), f"{ticks:,}", rate, interval, *means)
+        _, _, *rate, _ = self.win_rate.cells
+        means = (_number(self.mean(name), digits) for name, digits in _MEANS.items())
+        return (f"{self.player} ({self.skills})", str(len(self.headers)), f"{self.ticks:,}", *rate, *means)
 
 
 def groups_of(headers: Iterable[Header]) -> Sequence[Group]:
@@ -143,8 +104,16 @@ def groups_of(headers: Iterable[Header]) -> Sequence[Group]:
 
 def list_fights(headers: Iterable[Header]) -> list[RenderableType]:
     """Return tables of every fight, one for each group."""
-    groups = groups_of(headers)
-    return [text_table(group.title, _LIST_HEADINGS, map(_fight_cells, group.headers)) for group in groups]
+    tables = []
+    for group in groups_of(headers):
+        rows = []
+        for header in group.headers:
+            result = header.result
+            levels = (_number(one) for one in (result.boss_hp, result.player_hp, result.flasks_used))
+            rows.append((header.fight, result.outcome, f"{result.seconds:.1f}", *levels))
+        title = f"{group.scenario}, {group.source}, {group.player} ({group.skills})"
+        tables.append(text_table(title, _LIST_HEADINGS, rows))
+    return tables
 
 
 def _number(value: float | None, digits: int = 0) -> str:
@@ -168,10 +137,6 @@ class RecordingCheck:
     tick: int
     note: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return asdict(self)
-
     def __str__(self) -> str:
         if self.verdict == "damaged":
             return self.note
@@ -179,10 +144,11 @@ class RecordingCheck:
         return f"{self.fight}: {self.verdict}{tick}; {self.note}"
 
 
-def check_file(path: Path, on_read: OnRead | None = None) -> RecordingCheck:
+def check_file(path: Path, on_read: Callable[[Recording], object] = lambda _: None) -> RecordingCheck:
     """Read a recording, and play it again if it is a simulated fight; a damaged file is a verdict, not an error."""
     try:
-        recording = read_recording(path) if on_read is None else _whole(path, on_read)
+        recording = read_recording(path)
+        on_read(recording)
     except SoulsGraphError as error:
         return RecordingCheck(path.name, "damaged", -1, str(error))
     try:
@@ -195,38 +161,30 @@ def check_file(path: Path, on_read: OnRead | None = None) -> RecordingCheck:
 
 
 def check(recording: Recording) -> RecordingCheck:
-    """Play a simulated fight again from its seed and controls, and compare raw values and observations bit for bit."""
-    header = recording.header
+    """Play a simulated fight again from its seed and controls, and compare raw values and observations bit for bit.
+
+    Raises:
+        SoulsGraphError: if the data of this version cannot play it.
+    """
+    header, origin = recording.header, recording.header.origin
     if not header.simulated:
         return RecordingCheck(header.fight, "whole", -1, f"{header.source} fight, which cannot be played again")
-    if refusal := _refusal(header):
-        return RecordingCheck(header.fight, "refused", -1, refusal)
-    here = RecordingOrigin.now()
-    scenario = _scenario(header)
-    tick = first_difference(recording, scenario)
+    if header.project is not None:
+        header.project.check(f"the skills of {header.fight}")
+    check_small(header.scenario)
+    recorded, present = header.scenario_digest, scenario_digest(header.scenario)
+    scenario = replace(started_at(load_scenario(header.scenario), header.start), refill=header.ground.refill)
+    skills = [make_skill(skill.name, header.options) for skill in header.skills]
+    if present != recorded:
+        changed = f"the data of {header.scenario} changed since: {recorded[:16]} then, {present[:16]} now"
+        return RecordingCheck(header.fight, "refused", -1, changed)
+    tick = _first_difference(recording, scenario, skills)
     if tick < 0:
         return RecordingCheck(header.fight, "same", -1, f"{len(recording):,} ticks")
-    recorded = f"recorded by {header.origin.soulsgraph}, commit {header.origin.commit or 'unknown'}"
-    if here.processor != header.origin.processor:
-        return RecordingCheck(header.fight, "elsewhere", tick, f"{recorded}, on {header.origin.processor}")
-    return RecordingCheck(header.fight, "differs", tick, recorded)
-
-
-def _refusal(header: Header) -> str:
-    """Return why a fight cannot be played again with the data of this version; empty where it can."""
-    try:
-        if header.project is not None:
-            header.project.check(f"the skills of {header.fight}")
-        check_small(header.scenario)
-        present = scenario_digest(header.scenario)
-        started_at(load_scenario(header.scenario), header.start)
-        for skill in header.skills:
-            make_skill(skill.name, header.options)
-    except SoulsGraphError as error:
-        return str(error)
-    if present == header.scenario_digest:
-        return ""
-    return f"the data of {header.scenario} changed since: {header.scenario_digest[:16]} then, {present[:16]} now"
+    by = f"recorded by {origin.soulsgraph}, commit {origin.commit or 'unknown'}"
+    if RecordingOrigin.now().processor != origin.processor:
+        return RecordingCheck(header.fight, "elsewhere", tick, f"{by}, on {origin.processor}")
+    return RecordingCheck(header.fight, "differs", tick, by)
 
 
 def check_small(scenario: str) -> None:
@@ -240,24 +198,17 @@ def check_small(scenario: str) -> None:
         raise SoulsGraphError(f"{path}: expected a scenario's file of at most 1 MiB, found none.")
 
 
-def _scenario(header: Header) -> Scenario:
-    scenario = started_at(load_scenario(header.scenario), header.start)
-    return replace(scenario, refill=header.ground.refill)
-
-
-def first_difference(recording: Recording, scenario: Scenario) -> int:
+def _first_difference(recording: Recording, scenario: Scenario, skills: Sequence[Skill]) -> int:
     """Return the first tick whose start differs when the fight is played again; -1 if every bit is the same."""
     game, lane = make_game(), np.zeros(1, np.int64)
-    raw: Doubles = game.reset(lane, scenario, np.array([int(recording.header.seed)], np.uint64))
     played, controls = np.empty_like(recording.raw), recording.controls
-    played[0] = raw[0]
+    played[0] = game.reset(lane, scenario, np.array([int(recording.header.seed)], np.uint64))[0]
     for tick in range(len(recording)):
         played[tick + 1] = game.step(controls[tick : tick + 1])[0]
     differing = _rows_differing(played, recording.raw)
     rows = state_rows(recording.raw)
-    for skill in recording.header.skills:
-        observed = make_skill(skill.name, recording.header.options).observation(rows, scenario)
-        differing |= _rows_differing(observed, recording.column(f"{skill.name}/observation"))
+    for skill in skills:
+        differing |= _rows_differing(skill.observation(rows, scenario), recording.column(f"{skill.name}/observation"))
     ticks = np.flatnonzero(differing)
     return int(ticks[0]) if ticks.size else -1
 

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
-from soulsgraph.recordings.recording import Spans
+from soulsgraph.recordings.recording import finished
 from soulsgraph.runs.lineage import finished_versions
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, keep_demonstrations, kept_demonstrations, trained_artifact
-from soulsgraph_envs.combat.rollout import Flags, Outcome
+from soulsgraph_envs.combat.rollout import Flags, Integers, Outcome
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import Column, Control, Controls, StateRows, state_rows
@@ -32,13 +32,15 @@ from soulsgraph_policies.learning.cloning import check_cloning, clone, share_ali
 from soulsgraph_policies.learning.sampler import Transitions
 
 
-@dataclass(frozen=True)
-class ReadBack(Spans):
-    """One skill's decisions as the controls have them.
+class ReadBack(NamedTuple):
+    """One skill's decisions as the controls have them: the rows in which they begin and end, and their actions, (n,).
 
     `ambiguous` counts the ticks in which the skill may have decided, and that do not show what.
     """
 
+    begins: Integers
+    ends: Integers
+    actions: Integers
     ambiguous: int
 
 
@@ -131,21 +133,21 @@ def _transitions(
 ) -> Transitions:
     """Return the decisions of a fight that came to an end, with the rewards of the skill's own training scenario."""
     # Whether everything in a row was read, and is what a game may show.
-    known: Flags = np.all(np.abs(rows) <= _GREATEST, axis=1)
-    observed, ended = skill.observation(rows, scenario), shown.ended(rows, outcome)
-    ended = ended.where(known[ended.begins] & known[ended.ends])
+    read: Flags = np.all(np.abs(rows) <= _GREATEST, axis=1)
+    known = read[shown.begins] & read[np.minimum(shown.ends, len(rows) - 1)]
     # Where HP is filled up after every tick nobody dies or wins.
-    decisions = ended.decisions(rows, "time over" if skill.training_scenario.refill else outcome)
-    count = len(ended.actions)
+    outcome = "time over" if skill.training_scenario.refill and outcome != "cut" else outcome
+    begins, ends, decisions = finished(shown.begins[known], shown.ends[known], shown.actions[known], rows, outcome)
+    observed = skill.observation(rows, scenario)
     return Transitions(
-        observations=observed[ended.begins],
-        next_observations=observed[ended.ends],
-        actions=ended.actions,
+        observations=observed[begins],
+        next_observations=observed[ends],
+        actions=decisions.actions,
         rewards=skill.reward.evaluate(decisions).sum(axis=1),
         terminated=decisions.died | decisions.won,
-        ticks=ended.ends - ended.begins,
-        lanes=np.zeros(count, np.int64),
-        episodes=np.full(count, number, np.int64),
+        ticks=ends - begins,
+        lanes=np.zeros(len(begins), np.int64),
+        episodes=np.full(len(begins), number, np.int64),
     )
 
 

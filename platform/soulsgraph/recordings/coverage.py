@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from soulsgraph.recordings.check import check_small
-from soulsgraph.recordings.files import Recording
+from soulsgraph.recordings.files import Recording, read_recording, recording_files
 from soulsgraph.recordings.format import CONTROLS, MEASURED, READINGS, Header
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
@@ -29,15 +30,45 @@ _SELDOM = 10
 _SHOWN = 12
 
 
+def mixed(headers: Sequence[Header], digest: bool = False) -> list[str]:
+    """Return what fights that should be alike differ in, their scenario's data too where the `digest` counts."""
+    names = ALIKE | ({"scenario_digest": "data of the scenario"} if digest else {})
+    values = {several: sorted({str(getattr(header, name)) for header in headers}) for name, several in names.items()}
+    return [
+        f"{several} mixed: {', '.join(one or 'unknown' for one in found)}"
+        for several, found in values.items()
+        if len(found) > 1
+    ]
+
+
 @dataclass
 class Coverage:
-    """What fights hold for `calibrate`: their headers, and how often each move of the boss was seen."""
+    """What fights hold for `calibrate`: their headers, and how often each move of the boss was seen.
+
+    `problems` has a line for each file that is no recording, or a damaged one.
+    """
 
     headers: list[Header] = field(default_factory=list)
     moves: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
     _lacking: Counter[str] = field(default_factory=Counter)
     _phases: set[int] = field(default_factory=set)
     _bosses: dict[str, _Moves] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, folder: Path) -> Coverage:
+        """Read every recording of a folder.
+
+        Raises:
+            RecordingError: if there is no Parquet file.
+        """
+        coverage = cls()
+        for path in recording_files(folder):
+            try:
+                coverage.add(read_recording(path))
+            except SoulsGraphError as error:
+                coverage.problems.append(str(error))
+        return coverage
 
     def add(self, recording: Recording) -> None:
         """Count one more fight."""
@@ -61,18 +92,17 @@ class Coverage:
         """The columns that a fight lacks, so that something is guessed."""
         return [name for name in _HELPFUL if self._lacking[name]]
 
-    @property
-    def obstacles(self) -> list[str]:
-        """Why `calibrate` refuses these fights as they are."""
+    def obstacles(self, simulated: bool = False) -> list[str]:
+        """Return why `calibrate` refuses these fights as they are; it takes `simulated` ones where it is meant."""
+        sources = Counter(str(header.source) for header in self.headers)
         found = [] if len(self.headers) >= FEWEST_FIGHTS else [f"at least {FEWEST_FIGHTS} are needed"]
-        for name, several in ALIKE.items():
-            values = sorted({str(getattr(header, name)) for header in self.headers})
-            if len(values) > 1:
-                found.append(f"{several} mixed: {', '.join(value or 'unknown' for value in values)}")
+        # A running game's boss is in none of our files; the simulator's is.
+        found += mixed(self.headers, digest=simulated and bool(sources["simulator"]))
         if len(self._phases) > 1:
             found.append(f"phases mixed: {', '.join(map(str, sorted(self._phases)))}")
-        sources = Counter(str(header.source) for header in self.headers)
-        kinds = {"fleet": "of a fleet's journal, with a row a decision", "simulator": "simulated"}
+        kinds = {"fleet": "of a fleet's journal, with a row a decision"} | (
+            {} if simulated else {"simulator": "simulated"}
+        )
         found += [f"{sources[source]} {what}" for source, what in kinds.items() if sources[source]]
         if absent := [name for name in _NEEDED if self._lacking[name]]:
             more = f" and {len(absent) - _SHOWN} others" if len(absent) > _SHOWN else ""
@@ -83,14 +113,14 @@ class Coverage:
         """Return it as plain values."""
         seconds = sum(header.result.seconds for header in self.headers)
         whole = {"fights": len(self.headers), "seconds": seconds, "moves": dict(self.moves.most_common())}
-        return {**whole, "unseen": self.unseen, "obstacles": self.obstacles, "missing": self.missing}
+        return {**whole, "unseen": self.unseen, "obstacles": self.obstacles(), "missing": self.missing}
 
     def lines(self) -> Iterator[str]:
         """Yield what a person should know before `calibrate`; nothing of no fight."""
         if not self.headers:
             return
         minutes = sum(header.result.seconds for header in self.headers) / 60.0
-        kind = "; ".join(self.obstacles) or "of one kind"
+        kind = "; ".join(self.obstacles()) or "of one kind"
         yield f"for calibrate: {len(self.headers)} fights of {minutes:.1f} minutes, {kind}"
         if self.missing:
             yield f"missing in some, so that it is guessed: {', '.join(self.missing)}"
@@ -126,20 +156,14 @@ class _Moves:
     def begun(self, recording: Recording) -> Counter[str]:
         """Count the moves that began in a fight, those that the data lack by what the game calls them."""
         numbers, times_s = (recording.raw[:, Raw.BOSS_ANIMATION + place] for place in range(2))
-        read = recording.table.column("boss_animation_read").to_pylist()
+        read = recording.column("boss_animation_read").tolist()
         names = [self._name(number, one) for number, one in zip(numbers.tolist(), read, strict=True)]
-        again = np.concatenate([[True], times_s[1:] < times_s[:-1]])
-        return Counter(
-            name
-            for row, name in enumerate(names)
-            if name is not None and (row == 0 or again[row] or name != names[row - 1])
-        )
+        again = np.append(True, times_s[1:] < times_s[:-1])
+        pairs = zip(names, [None, *names[:-1]], again, strict=True)
+        return Counter(name for name, before, anew in pairs if name is not None and (anew or name != before))
 
     def _name(self, number: float, read: str | None) -> str | None:
         """Return the name of a move; None for another animation."""
         if number in self._titles or read is None or number not in self._idle:
             return self._titles.get(int(number)) if number == number else None
-        return None if self._known(read) else read
-
-    def _known(self, read: str) -> bool:
-        return any(table.among(reading_of(read), roles) for table, roles in self._tables)
+        return None if any(table.among(reading_of(read), roles) for table, roles in self._tables) else read

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,15 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.skill_env import observation_space
 from soulsgraph_envs.skills import make_skill
 
+#: RLlib's columns, and what they are of an episode.
+_COLUMNS = {
+    "obs": "observations",
+    "new_obs": "next_observations",
+    "actions": "actions",
+    "rewards": "rewards",
+    "terminateds": "terminated",
+    "truncateds": "truncated",
+}
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,100}-v[0-9]{1,6}")
 
 
@@ -85,11 +93,10 @@ def read_episodes(folder: Path, skill: str) -> list[SkillEpisode]:
     episodes = [SkillEpisode.of(read_recording(path), skill) for path in recording_files(folder)]
     for one in episodes:
         if _names(one.skill) != _names(episodes[0].skill):
-            expected, remedy = (
-                f"{skill} to observe and do the same in every fight",
-                "keep each kind in a folder of its own",
+            expected, found = f"{skill} to observe and do the same in every fight", "another observation or action in"
+            raise RecordingError(
+                folder, expected, f"{found} {one.header.fight}", "keep each kind in a folder of its own"
             )
-            raise RecordingError(folder, expected, f"another observation or action in {one.header.fight}", remedy)
     if not (finished := [one for one in episodes if len(one)]):
         raise RecordingError(folder, f"a finished decision of {skill}", "none", "record longer fights")
     return finished
@@ -100,10 +107,9 @@ def _names(played: PlayedSkill) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def export_rllib(folder: Path, skill: str, path: Path) -> int:
-    """Write the decisions of a skill as one Parquet file with RLlib's columns; return how many those are.
+    """Write the decisions of a skill as a Parquet file that RLlib's offline algorithms read; return how many those are.
 
-    The columns are `eps_id`, `t`, `obs`, `new_obs`, `actions`, `rewards`, `terminateds` and `truncateds`, which RLlib's
-    offline algorithms read as they are.
+    The columns are `eps_id`, `t`, `obs`, `new_obs`, `actions`, `rewards`, `terminateds` and `truncateds`.
 
     Raises:
         RecordingError: as `read_episodes`; also if the file is there already.
@@ -112,25 +118,16 @@ def export_rllib(folder: Path, skill: str, path: Path) -> int:
     if path.exists():
         raise RecordingError(path, "no file of that name", "one, which is never overwritten", "choose another name")
     episodes = read_episodes(folder, skill)
-    table = pa.table(
-        {
-            "eps_id": [episode.header.fight for episode in episodes for _ in range(len(episode))],
-            "t": pa.array(np.concatenate([np.arange(len(episode)) for episode in episodes]), pa.int32()),
-            "obs": fixed_lists(_joined(episodes, "observations")),
-            "new_obs": fixed_lists(_joined(episodes, "next_observations")),
-            "actions": _joined(episodes, "actions"),
-            "rewards": _joined(episodes, "rewards"),
-            "terminateds": _joined(episodes, "terminated"),
-            "truncateds": _joined(episodes, "truncated"),
-        }
-    )
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(one, own) for one in episodes]) for name, own in _COLUMNS.items()
+    }
+    columns |= {name: fixed_lists(columns[name]) for name in ("obs", "new_obs")}
+    steps = np.concatenate([np.arange(len(one)) for one in episodes])
+    fights = [one.header.fight for one in episodes for _ in range(len(one))]
+    table = pa.table({"eps_id": fights, "t": pa.array(steps, pa.int32()), **columns})
     with whole_file(path) as temporary, temporary.open("wb") as file:
         pq.write_table(table, file, compression="zstd")
     return len(table)
-
-
-def _joined(episodes: Sequence[SkillEpisode], name: str) -> Any:
-    return np.concatenate([getattr(episode, name) for episode in episodes])
 
 
 def export_minari(folder: Path, skill: str, datasets: Path, name: str) -> int:

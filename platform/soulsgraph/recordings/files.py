@@ -9,24 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from soulsgraph.recordings.format import (
-    CONTROLS,
-    FORMAT,
-    FORMAT_VERSION,
-    HEADER_KEY,
-    READINGS,
-    SEEN,
-    Ground,
-    Header,
-    schema_of,
-)
+from soulsgraph.recordings.format import CONTROLS, FORMAT, FORMAT_VERSION, HEADER_KEY, READINGS, SEEN, Header, schema_of
 from soulsgraph.results.tables import opened_parquet
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
 from soulsgraph_envs.core.config import Where, check_fields, parse, to_json, to_table, validate
@@ -35,8 +25,6 @@ from soulsgraph_envs.core.files import WriteError, whole_file
 from soulsgraph_envs.core.scenario import HitWindow
 from soulsgraph_envs.core.state import Controls, Raw, RawValues
 from soulsgraph_envs.simulator.scene import Activity, Area, Change, Scene, banner_of, hp_windows, progress_of
-
-T = TypeVar("T")
 
 SUFFIX = ".parquet"
 #: A file that is read at most: a fight of an hour takes some 20 MB.
@@ -60,39 +48,30 @@ def write_table(folder: Path, header: Header, known: Mapping[str, Any]) -> Path:
         RecordingError: if the fight's name cannot be a file's, or a file of that name is there.
         WriteError: if the place cannot be written.
     """
-    check_new(folder, header)
-    path = free_path(folder, header.fight)
-    schema, rows = schema_of(header), header.result.steps + 1
+    path, schema, rows = check_new(folder, header), schema_of(header), header.result.steps + 1
     filled = {one.name: known[one.name] if one.name in known else pa.nulls(rows, one.type) for one in schema}
-    table = pa.table(filled, schema=schema)
-    metadata = {HEADER_KEY: to_json(to_table(header)).encode()}
+    table = pa.table(filled, schema=schema).replace_schema_metadata({HEADER_KEY: to_json(to_table(header)).encode()})
     try:
         with whole_file(path, replace=False) as temporary, temporary.open("wb") as file:
-            written = table.replace_schema_metadata(metadata)
-            pq.write_table(written, file, compression="zstd", write_page_checksum=True)
+            pq.write_table(table, file, compression="zstd", write_page_checksum=True)
     except WriteError:
         # Another process was there first.
-        free_path(folder, header.fight)
+        check_new(folder, header)
         raise
     return path
 
 
-def check_new(folder: Path, header: Header) -> None:
-    """Refuse the header of a new fight that `write_table` would refuse.
+def check_new(folder: Path, header: Header) -> Path:
+    """Return the path of a new fight, whose header is refused as `write_table` refuses it.
 
     Raises:
         SoulsGraphError: naming the field, or the file that is there.
     """
-    free_path(folder, header.fight)
-    check_fields(header)
-    _check_header(Where(None, remedy="choose another name"), header)
-
-
-def free_path(folder: Path, fight: str) -> Path:
-    """Return the path of a new fight's file; raises as `write_table` does."""
-    path = _path_of(folder, fight)
+    path = _path_of(folder, header.fight)
     if path.exists():
         raise RecordingError(path, "no file of that name", "one, which is never overwritten", "choose another folder")
+    check_fields(header)
+    _check_header(Where(None, remedy="choose another name"), header)
     return path
 
 
@@ -128,17 +107,13 @@ def recording_files(folder: Path) -> list[Path]:
         RecordingError: if there is none.
     """
     with reading(folder):
-        files = [folder] if folder.is_file() else _files_of(folder)
+        # A journal's fights lie in a folder for each skill.
+        inside = [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*/*{SUFFIX}")]
+        files = [folder] if folder.is_file() else sorted(inside, key=lambda path: path.relative_to(folder).parts)
     if not files:
         missing = "none" if folder.is_dir() else "no such folder"
         raise RecordingError(folder, f"a folder with recorded fights (*{SUFFIX})", missing, "record some first")
     return files
-
-
-def _files_of(folder: Path) -> list[Path]:
-    # A journal's fights lie in a folder for each skill.
-    files = [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*/*{SUFFIX}")]
-    return sorted(files, key=lambda path: path.relative_to(folder).parts)
 
 
 def read_header(path: Path) -> Header:
@@ -247,10 +222,9 @@ class Recording:
             raise UnknownNameError("column", name, self.table.column_names)
         column = self.table.column(name).combine_chunks()
         if pa.types.is_fixed_size_list(column.type):
-            values: npt.NDArray[Any] = column.flatten().to_numpy(zero_copy_only=False)
-            return values.reshape(len(column), column.type.list_size)
-        whole: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-        return whole
+            values = column.flatten().to_numpy(zero_copy_only=False)
+            return np.asarray(values.reshape(len(column), column.type.list_size))
+        return np.asarray(column.to_numpy(zero_copy_only=False))
 
     @cached_property
     def raw(self) -> RawValues:
@@ -289,50 +263,44 @@ class Recording:
 
     def scene(self, row: int) -> Scene:
         """Return what a picture of a row shows; of a running game that is what its readings say alone."""
-        return _scene(self.header.ground, self.raw[row], self._seen[row])
-
-
-def _scene(ground: Ground, raw: npt.NDArray[np.float64], seen: dict[str, Any]) -> Scene:
-    number = seen["phase"] or ground.phases[0].phase
-    phase = next((phase for phase in ground.phases if phase.phase == number), ground.phases[0])
-    return Scene(
-        raw=raw.copy(),
-        arena=ground.arena,
-        radii_m=(ground.player_radius_m, phase.radius_m),
-        boss_name=phase.boss,
-        phase=number,
-        boss=_doing(seen, "boss", raw),
-        player=_doing(seen, "player", raw),
-        areas=tuple(_area(area) for area in seen["hit_areas"] or ()),
-        until_hit_s=_or(seen["until_hit_s"], inf),
-        invulnerable=bool(seen["invulnerable"]),
-        view_rad=ground.view_rad,
-        lock_range_m=ground.lock_range_m,
-        player_change=_change(seen, "player"),
-        boss_change=_change(seen, "boss"),
-        build_up=_or(seen["build_up"], 0.0),
-        status="" if phase.status == "none" else phase.status,
-        hp_windows=hp_windows(ground),
-        banner=banner_of(raw, ground),
-    )
-
-
-def _or(value: T | None, default: T) -> T:
-    return default if value is None else value
-
-
-def _doing(seen: dict[str, Any], who: str, raw: npt.NDArray[np.float64]) -> Activity:
-    parts = tuple((part["first"], part["last"]) for part in seen[f"{who}_parts"] or ())
-    name = _or(seen[f"{who}_doing"], seen[f"{who}_animation_name"])
-    return Activity(
-        name or "", progress_of(raw, Raw[f"{who.upper()}_ANIMATION"]), parts, _or(seen.get(f"{who}_moment"), -1.0)
-    )
+        ground, raw = self.header.ground, self.raw[row]
+        seen = {name: value for name, value in self._seen[row].items() if value is not None}
+        number = seen.get("phase") or ground.phases[0].phase
+        phase = next((phase for phase in ground.phases if phase.phase == number), ground.phases[0])
+        player, boss = (
+            Activity(
+                seen.get(f"{who}_doing", seen.get(f"{who}_animation_name", "")),
+                progress_of(raw, Raw[f"{who.upper()}_ANIMATION"]),
+                tuple((part["first"], part["last"]) for part in seen.get(f"{who}_parts", ())),
+                seen.get(f"{who}_moment", -1.0),
+            )
+            for who in ("player", "boss")
+        )
+        player_change, boss_change = (
+            Change(seen.get(f"{who}_change", 0.0), seen.get(f"{who}_change_age_s", inf)) for who in ("player", "boss")
+        )
+        return Scene(
+            raw=raw.copy(),
+            arena=ground.arena,
+            radii_m=(ground.player_radius_m, phase.radius_m),
+            boss_name=phase.boss,
+            phase=number,
+            boss=boss,
+            player=player,
+            areas=tuple(_area(area) for area in seen.get("hit_areas", ())),
+            until_hit_s=seen.get("until_hit_s", inf),
+            invulnerable=seen.get("invulnerable", False),
+            view_rad=ground.view_rad,
+            lock_range_m=ground.lock_range_m,
+            build_up=seen.get("build_up", 0.0),
+            status="" if phase.status == "none" else phase.status,
+            hp_windows=hp_windows(ground),
+            banner=banner_of(raw, ground),
+            player_change=player_change,
+            boss_change=boss_change,
+        )
 
 
 def _area(area: dict[str, Any]) -> Area:
     window = HitWindow((0.0, 0.0), area["reach_m"], area["half_arc_rad"], 0.0, offset_m=area["offset_m"])
     return Area(window, area["winding_up"], area["open"])
-
-
-def _change(seen: dict[str, Any], who: str) -> Change:
-    return Change(_or(seen[f"{who}_change"], 0.0), _or(seen[f"{who}_change_age_s"], inf))

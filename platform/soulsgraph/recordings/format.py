@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 
@@ -155,7 +155,7 @@ def _machine() -> tuple[str | None, str]:
     return run["commit"], kind
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Header:
     """What a recording says of its fight: JSON in the file's own metadata.
 
@@ -165,9 +165,9 @@ class Header:
     factor of its clock. `project` is whose skills played, where they are not all the paper's.
     """
 
-    format: str
-    format_version: int
-    fight: str
+    format: str = FORMAT
+    format_version: int = FORMAT_VERSION
+    fight: str = ""
     scenario: str
     scenario_digest: str
     start: str
@@ -175,9 +175,9 @@ class Header:
     driver: str
     player: str
     seed: str
-    tick_s: Annotated[float, Between(1e-3, 10.0)]
-    options: SkillOptions
-    skills: tuple[PlayedSkill, ...]
+    tick_s: Annotated[float, Between(1e-3, 10.0)] = 0.1
+    options: SkillOptions = field(default_factory=SkillOptions)
+    skills: tuple[PlayedSkill, ...] = ()
     ground: Ground
     origin: RecordingOrigin
     result: Result = field(default_factory=Result)
@@ -199,51 +199,29 @@ def run_name(folder: Path) -> str:
     return name.lstrip(".-") or "run"
 
 
-@dataclass(frozen=True)
-class Identity:
-    """Who fought where; `scenario` is the name or path by which it was loaded, `map` and `speed` a running game's."""
-
-    fight: str
-    scenario: str
-    source: Origins
-    driver: str
-    player: str
-    seed: int | None = None
-    map: str = ""
-    speed: float = 1.0
-
-
-def make_header(
-    identity: Identity,
-    scenario: Scenario,
-    skills: tuple[PlayedSkill, ...] = (),
-    options: SkillOptions | None = None,
-    tick_s: float = 0.1,
-    project: ProjectDigest | None = None,
-) -> Header:
+def make_header(fought: Scenario, /, *, scenario: str, seed: int | str = "", **fields: Any) -> Header:
     """Return the header of a fight that begins now; for many alike, make one and replace `fight`, `seed` and `origin`.
+
+    `scenario` is the name or path by which the scenario was loaded; `fields` are others of the header's.
 
     Raises:
         SoulsGraphError: if a file of the scenario is missing or damaged.
     """
     return Header(
-        **vars(identity) | {"seed": "" if identity.seed is None else str(identity.seed)},
-        format=FORMAT,
-        format_version=FORMAT_VERSION,
-        scenario_digest=scenario_digest(identity.scenario),
-        start=scenario.start,
-        tick_s=tick_s,
-        options=options or SkillOptions(),
-        skills=tuple(skills),
-        ground=Ground.of(scenario),
+        scenario=scenario,
+        scenario_digest=scenario_digest(scenario),
+        start=fought.start,
+        seed=str(seed),
+        ground=Ground.of(fought),
         origin=RecordingOrigin.now(),
-        project=project,
+        **fields,
     )
 
 
 #: Key of the header among the file's metadata.
 HEADER_KEY = b"soulsgraph_fight"
-_UNIT, _MEANING = b"unit", b"description"
+#: What of a column is among its metadata.
+UNIT, MEANING = b"unit", b"description"
 
 
 def _struct(**fields: pa.DataType) -> pa.DataType:
@@ -263,130 +241,107 @@ AREA = _struct(
 )
 
 
-@dataclass(frozen=True)
-class ColumnType:
-    """One column: its name, Arrow type, unit, and what it means."""
-
-    name: str
-    type: pa.DataType
-    unit: str
-    meaning: str
-    nullable: bool = True
-
-    @property
-    def field(self) -> pa.Field:
-        """The column as a field of an Arrow schema."""
-        metadata = {_UNIT: self.unit.encode(), _MEANING: self.meaning.encode()}
-        return pa.field(self.name, self.type, self.nullable, metadata)
+def _column(name: str, kind: pa.DataType, unit: str, meaning: str, nullable: bool = True) -> pa.Field:
+    """Return a column with its unit and what it means."""
+    return pa.field(name, kind, nullable, {UNIT: unit.encode(), MEANING: meaning.encode()})
 
 
 _WHO = {"PLAYER": "the player", "BOSS": "the boss", "CAMERA": "the camera"}
 
 
-def _reading(raw: Raw) -> ColumnType:
+def _reading(raw: Raw) -> pa.Field:
     """Return the column of a raw value."""
     name = raw.name.lower()
     who, _, what = raw.name.partition("_")
     if raw == Raw.LOCKED:
-        return ColumnType(name, pa.bool_(), "", "whether the camera is locked on the boss")
+        return _column(name, pa.bool_(), "", "whether the camera is locked on the boss")
     if raw == Raw.FLASKS:
-        return ColumnType(name, pa.int16(), "flasks", "flasks left")
+        return _column(name, pa.int16(), "flasks", "flasks left")
     if raw in (Raw.PLAYER_ANIMATION, Raw.BOSS_ANIMATION):
-        return ColumnType(name, pa.int32(), "", f"id of {_WHO[who]}'s animation, as the skills see it")
+        return _column(name, pa.int32(), "", f"id of {_WHO[who]}'s animation, as the skills see it")
     if what in ("X", "Y", "Z"):
         if who == "CAMERA":
-            return ColumnType(name, pa.float64(), "", f"{what.lower()} of the direction in which the camera looks")
-        return ColumnType(f"{name}_m", pa.float64(), "m", f"place of {_WHO[who]}, {what.lower()} (z is up)")
+            return _column(name, pa.float64(), "", f"{what.lower()} of the direction in which the camera looks")
+        return _column(f"{name}_m", pa.float64(), "m", f"place of {_WHO[who]}, {what.lower()} (z is up)")
     if what == "ANGLE":
-        return ColumnType(f"{name}_rad", pa.float64(), "rad", f"heading of {_WHO[who]}, from -pi to pi")
+        return _column(f"{name}_rad", pa.float64(), "rad", f"heading of {_WHO[who]}, from -pi to pi")
     if name.endswith("_s"):
         how = "how long it has played" if "TIME" in what else "how long it is"
-        return ColumnType(name, pa.float64(), "s", f"{_WHO[who]}'s animation: {how}")
+        return _column(name, pa.float64(), "s", f"{_WHO[who]}'s animation: {how}")
     whose = "the player's stamina" if who == "STAMINA" else f"{_WHO[who]}'s HP"
-    return ColumnType(name, pa.float64(), "points", f"{whose}{', full' if name.endswith('max') else ''}")
+    return _column(name, pa.float64(), "points", f"{whose}{', full' if name.endswith('max') else ''}")
 
 
 #: The column of every raw value, in the order of `Raw`.
-READINGS: Mapping[Raw, ColumnType] = {raw: _reading(raw) for raw in Raw}
+READINGS: Mapping[Raw, pa.Field] = {raw: _reading(raw) for raw in Raw}
 #: The column of every control.
-CONTROLS: Mapping[Control, ColumnType] = {
-    control: ColumnType(
-        f"control/{(control.name or '').lower()}",
-        pa.bool_(),
-        "",
-        f"whether {(control.name or '').lower()} is held or pressed in this tick",
-    )
+CONTROLS: Mapping[Control, pa.Field] = {
+    control: _column(f"control/{name}", pa.bool_(), "", f"whether {name} is held or pressed in this tick")
     for control in Control
-    if control
+    if (name := (control.name or "").lower())
+}
+_MEANINGS = {
+    "fight": "identity of the fight",
+    "scenario": "scenario that is fought",
+    "source": "simulator, game, fleet or person",
+    "player": "who plays: a run, a zoo's agent, oracle, probe, or a person",
+    "outcome": "how the fight ends: won, died, time over or cut",
 }
 #: Constant in a file, so that many files can be grouped.
-_KEYS = (
-    ColumnType("fight", pa.string(), "", "identity of the fight", nullable=False),
-    ColumnType("scenario", pa.string(), "", "scenario that is fought", nullable=False),
-    ColumnType("source", pa.string(), "", "simulator, game, fleet or person", nullable=False),
-    ColumnType(
-        "player", pa.string(), "", "who plays: a run, a zoo's agent, oracle, probe, or a person", nullable=False
-    ),
-    ColumnType("outcome", pa.string(), "", "how the fight ends: won, died, time over or cut", nullable=False),
-)
+_KEYS = tuple(_column(name, pa.string(), "", meaning, nullable=False) for name, meaning in _MEANINGS.items())
 _TIME = (
-    ColumnType("tick", pa.int32(), "ticks", "control ticks since the fight began", nullable=False),
-    ColumnType("time_s", pa.float64(), "s", "game time since the fight began, by whole control ticks", nullable=False),
-    ColumnType("last", pa.bool_(), "", "the moment at which the fight ended, in which nothing is done", nullable=False),
+    _column("tick", pa.int32(), "ticks", "control ticks since the fight began", nullable=False),
+    _column("time_s", pa.float64(), "s", "game time since the fight began, by whole control ticks", nullable=False),
+    _column("last", pa.bool_(), "", "the moment at which the fight ended, in which nothing is done", nullable=False),
 )
 #: What a game measures beside its readings.
 MEASURED = (
-    ColumnType("clock_s", pa.float64(), "s", "game time since the fight began, as measured"),
-    ColumnType("boss_animation_read", pa.string(), "", "the boss's animation as the game names or numbers it"),
-    ColumnType("player_hp_unfilled", pa.float64(), "points", "the player's HP before a training scenario refilled it"),
+    _column("clock_s", pa.float64(), "s", "game time since the fight began, as measured"),
+    _column("boss_animation_read", pa.string(), "", "the boss's animation as the game names or numbers it"),
+    _column("player_hp_unfilled", pa.float64(), "points", "the player's HP before a training scenario refilled it"),
 )
 #: What only the simulator knows, and what the data say of an animation.
 SEEN = (
-    ColumnType("player_animation_name", pa.string(), "", "the game's name of the player's animation"),
-    ColumnType("boss_animation_name", pa.string(), "", "the game's name of the boss's animation"),
-    ColumnType("phase", pa.int8(), "", "phase of the boss, from 1"),
-    ColumnType("player_doing", pa.string(), "", "what the player does, in words"),
-    ColumnType("boss_doing", pa.string(), "", "what the boss does, in words"),
-    ColumnType("player_parts", _list_of(PART), "", "invulnerable parts of the player's animation, as shares"),
-    ColumnType("boss_parts", _list_of(PART), "", "hit windows of the boss's animation, as shares"),
-    ColumnType("player_moment", pa.float64(), "", "when a blow lands or a flask heals, as a share; -1 for never"),
-    ColumnType("hit_areas", _list_of(AREA), "", "where the boss strikes now (open), or after its wind-up"),
-    ColumnType("until_hit_s", pa.float64(), "s", "until the next hit window opens; infinite where none comes"),
-    ColumnType("invulnerable", pa.bool_(), "", "whether nothing can hit the player now"),
-    ColumnType("player_change", pa.float64(), "points", "the last change of the player's HP, below 0 for a blow"),
-    ColumnType("player_change_age_s", pa.float64(), "s", "how long ago that was"),
-    ColumnType("boss_change", pa.float64(), "points", "the last change of the boss's HP"),
-    ColumnType("boss_change_age_s", pa.float64(), "s", "how long ago that was"),
-    ColumnType("build_up", pa.float64(), "", "status effect built up, from 0 to 1"),
+    _column("player_animation_name", pa.string(), "", "the game's name of the player's animation"),
+    _column("boss_animation_name", pa.string(), "", "the game's name of the boss's animation"),
+    _column("phase", pa.int8(), "", "phase of the boss, from 1"),
+    _column("player_doing", pa.string(), "", "what the player does, in words"),
+    _column("boss_doing", pa.string(), "", "what the boss does, in words"),
+    _column("player_parts", _list_of(PART), "", "invulnerable parts of the player's animation, as shares"),
+    _column("boss_parts", _list_of(PART), "", "hit windows of the boss's animation, as shares"),
+    _column("player_moment", pa.float64(), "", "when a blow lands or a flask heals, as a share; -1 for never"),
+    _column("hit_areas", _list_of(AREA), "", "where the boss strikes now (open), or after its wind-up"),
+    _column("until_hit_s", pa.float64(), "s", "until the next hit window opens; infinite where none comes"),
+    _column("invulnerable", pa.bool_(), "", "whether nothing can hit the player now"),
+    _column("player_change", pa.float64(), "points", "the last change of the player's HP, below 0 for a blow"),
+    _column("player_change_age_s", pa.float64(), "s", "how long ago that was"),
+    _column("boss_change", pa.float64(), "points", "the last change of the boss's HP"),
+    _column("boss_change_age_s", pa.float64(), "s", "how long ago that was"),
+    _column("build_up", pa.float64(), "", "status effect built up, from 0 to 1"),
 )
 #: Every column but those of skills, in order.
 FIGHT_COLUMNS = (*_KEYS, *_TIME, *READINGS.values(), *MEASURED, *SEEN, *CONTROLS.values())
 
 
-def skill_columns(skill: PlayedSkill) -> Iterator[ColumnType]:
+def skill_columns(skill: PlayedSkill) -> Iterator[pa.Field]:
     """Yield the columns of one skill, all named `<skill>/...`."""
     names, size = ", ".join(skill.observation), len(skill.observation)
     floats, actions = pa.float32(), ", ".join(skill.actions)
     of = skill.name
-    yield ColumnType(f"{of}/version", pa.int32(), "", "version of the network that plays; -1 for none", nullable=False)
-    yield ColumnType(f"{of}/decides", pa.bool_(), "", "whether a decision begins with this tick", nullable=False)
-    yield ColumnType(f"{of}/action", pa.int16(), "", f"action under way, -1 for none: {actions}", nullable=False)
-    yield ColumnType(f"{of}/random", pa.bool_(), "", "whether that action was drawn at random; null: not known")
-    yield ColumnType(f"{of}/observation", pa.list_(floats, size), "", f"what it observes: {names}", nullable=False)
+    yield _column(f"{of}/version", pa.int32(), "", "version of the network that plays; -1 for none", nullable=False)
+    yield _column(f"{of}/decides", pa.bool_(), "", "whether a decision begins with this tick", nullable=False)
+    yield _column(f"{of}/action", pa.int16(), "", f"action under way, -1 for none: {actions}", nullable=False)
+    yield _column(f"{of}/random", pa.bool_(), "", "whether that action was drawn at random; null: not known")
+    yield _column(f"{of}/observation", pa.list_(floats, size), "", f"what it observes: {names}", nullable=False)
     if skill.valued:
         values = pa.list_(floats, len(skill.actions))
-        yield ColumnType(f"{of}/values", values, "", f"Q-values of that observation: {actions}", nullable=False)
+        yield _column(f"{of}/values", values, "", f"Q-values of that observation: {actions}", nullable=False)
     whole = "of the decision that begins here; null where none begins, or none came to its end"
-    yield ColumnType(f"{of}/reward", floats, "", f"reward {whole}")
+    yield _column(f"{of}/reward", floats, "", f"reward {whole}")
     for term in skill.terms:
-        yield ColumnType(f"{of}/term/{term}", floats, "", f"reward term {term} {whole}")
-
-
-def columns(header: Header) -> tuple[ColumnType, ...]:
-    """Return every column of a fight's file, in order."""
-    return (*FIGHT_COLUMNS, *(column for skill in header.skills for column in skill_columns(skill)))
+        yield _column(f"{of}/term/{term}", floats, "", f"reward term {term} {whole}")
 
 
 def schema_of(header: Header) -> pa.Schema:
     """Return the Arrow schema of a fight's file, units and meanings in each field's metadata."""
-    return pa.schema([column.field for column in columns(header)])
+    return pa.schema([*FIGHT_COLUMNS, *(column for skill in header.skills for column in skill_columns(skill))])

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from soulsgraph.recordings.files import RecordingError, is_written, write_table
-from soulsgraph.recordings.format import Header, Identity, PlayedSkill, Result, make_header, run_name
+from soulsgraph.recordings.format import Header, PlayedSkill, Result, make_header, run_name
 from soulsgraph.recordings.recording import Columns, at_rows, fixed_lists, key_columns, reading_columns
 from soulsgraph.runs.lineage import cards_by_stage, cards_of, key_of_cards, own_stages, stage_key, stage_of, unfinished
 from soulsgraph.runs.plan import Stage
@@ -20,7 +21,7 @@ from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns, read_moments
 from soulsgraph_clusters.fleet.protocol.task import StageTask, digests_of_skills
 from soulsgraph_clusters.fleet.store import FILE, Journal, StoredChunk
-from soulsgraph_envs.combat.rollout import Episodes, Flags, Integers, outcome_of
+from soulsgraph_envs.combat.rollout import Episodes, Integers, outcome_of
 from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.state import Column, Raw
 from soulsgraph_envs.skills import Skill
@@ -36,8 +37,7 @@ _AS_READ = {
 }
 
 
-@dataclass(frozen=True)
-class _FightKey:
+class _Fight(NamedTuple):
     """Where one fight was fought, and of which skill its decisions are."""
 
     pc: str
@@ -53,16 +53,8 @@ class _FightKey:
         return f"{who}-lane{self.lane}-fight{self.episode}-{self.skill}"
 
 
-@dataclass
-class _Open:
-    """A fight as far as it was read: its transitions, and the versions of the weights that decided."""
-
-    parts: list[Transitions] = field(default_factory=list)
-    versions: list[Integers] = field(default_factory=list)
-
-    @property
-    def count(self) -> int:
-        return sum(map(len, self.parts))
+#: Decisions of a fight, and the versions of the weights that decided.
+_Part = tuple[Transitions, Integers]
 
 
 def journals(run: RunFolder) -> dict[Path, Stage]:
@@ -107,91 +99,64 @@ def record_journal(
     """
     task, left_out = task_of(run, stage), Counter[str]()
     skills = {skill.name: skill for skill in task.skills_of(task.sampled)}
-    templates = {name: _template(run, task, skill) for name, skill in skills.items()}
+    template = make_header(
+        task.ground, scenario=task.scenario, source="fleet", driver="", player=run_name(run.path), tick_s=_TICK_S,
+        options=task.options, project=ProjectDigest.of(run.plan.graph),
+    )  # fmt: skip
+    played = {name: PlayedSkill.of(skill, "training") for name, skill in skills.items()}
+    templates = {name: replace(template, skills=(one,)) for name, one in played.items()}
     # One start of a game may play for a skill twice: in the curriculum, and adapting.
     adapted = stage.scenario != run.plan.scenario
     stage_name = f"-{kept.name.partition('@')[2][-40:]}" if adapted else ""
     with closing(Journal(kept, stage.name, reading=True)) as journal:
-        reader = _Reader(task)
         left_out.update({f"chunks refused as {verdict}": count for verdict, count in journal.refused.items()})
+        open_fights: dict[_Fight, list[_Part]] = {}
         for stored in journal.in_order():
-            for fought, whole, ended in reader.fights(stored):
-                if whole.count != ended.lengths[0]:
+            for fought, parts, ended in _ended(stored, task, open_fights):
+                if sum(len(part) for part, _ in parts) != ended.lengths[0]:
                     left_out["fights with decisions missing"] += 1
                     continue
                 header = replace(templates[fought.skill], fight=fought.name + stage_name)
-                path = _write(header, skills[fought.skill], folder, whole, ended)
+                path = _write(header, skills[fought.skill], folder, parts, ended)
                 if path is None:
                     left_out["fights there already"] += 1
                 elif on_written is not None:
                     on_written(path)
-        if reader.open:
-            left_out["fights without an end"] += len(reader.open)
+        if open_fights:
+            left_out["fights without an end"] += len(open_fights)
     return left_out
 
 
-class _Reader:
-    """Put the decisions of chunks together to fights."""
-
-    def __init__(self, task: StageTask) -> None:
-        self._task = task
-        self.open: dict[_FightKey, _Open] = {}
-
-    def fights(self, stored: StoredChunk) -> Iterator[tuple[_FightKey, _Open, Episodes]]:
-        """Yield the fights that ended in a chunk, each with its one row of episodes."""
-        message = Chunk.FromString(stored.content)
-        chunk = decode_columns(message.columns)
-        moments = read_moments(message)
-        for module, transitions in chunk.transitions.items():
-            versions = moments[module].versions
-            skills = self._task.skills_of([module])
-            for index, skill in enumerate(skills):
-                chosen = transitions.lanes % len(skills) == index
-                own, ended = _where(transitions, chosen), chunk.episodes.get(skill.name)
-                yield from self._of_skill(stored, skill, own, versions[chosen], len(skills), ended)
-
-    def _of_skill(
-        self,
-        stored: StoredChunk,
-        skill: Skill,
-        own: Transitions,
-        versions: Integers,
-        shared: int,
-        ended: Episodes | None,
-    ) -> Iterator[tuple[_FightKey, _Open, Episodes]]:
-        for lane in np.unique(own.lanes):
-            inside, rows = own.lanes == lane, np.zeros(0, np.int64)
+def _ended(
+    stored: StoredChunk, task: StageTask, open_fights: dict[_Fight, list[_Part]]
+) -> Iterator[tuple[_Fight, list[_Part], Episodes]]:
+    """Put a chunk's decisions to their fights, and yield those that ended in it, each with its one row of episodes."""
+    message = Chunk.FromString(stored.content)
+    chunk, moments = decode_columns(message.columns), read_moments(message)
+    for module, transitions in chunk.transitions.items():
+        skills = task.skills_of([module])
+        for lane in np.unique(transitions.lanes):
+            skill, inside = skills[lane % len(skills)].name, transitions.lanes == lane
+            ended, rows = chunk.episodes.get(skill), np.zeros(0, np.int64)
             if ended is not None:
-                rows = np.flatnonzero((ended.lanes == lane // shared) & (ended.lengths > 0))
+                rows = np.flatnonzero((ended.lanes == lane // len(skills)) & (ended.lengths > 0))
             # A fight's last decision ends with it, so the first fights of the chunk are those that ended in it.
-            for number, episode in enumerate(np.unique(own.episodes[inside])):
-                where = (stored.pc, stored.game, stored.boot, skill.name)
-                fought = _FightKey(*where, int(lane // shared), int(episode))
-                fight, chosen = self.open.setdefault(fought, _Open()), inside & (own.episodes == episode)
-                fight.parts.append(_where(own, chosen))
-                fight.versions.append(versions[chosen])
+            for number, episode in enumerate(np.unique(transitions.episodes[inside])):
+                lanes = int(lane // len(skills))
+                fought = _Fight(stored.pc, stored.game, stored.boot, skill, lanes, int(episode))
+                parts, chosen = open_fights.setdefault(fought, []), inside & (transitions.episodes == episode)
+                decisions = Transitions(*(column[chosen] for column in vars(transitions).values()))
+                parts.append((decisions, moments[module].versions[chosen]))
                 if ended is not None and number < len(rows):
-                    yield fought, self.open.pop(fought), _row(ended, int(rows[number]))
+                    own = slice(int(rows[number]), int(rows[number]) + 1)
+                    columns = {name: values[own] for name, values in vars(ended).items() if name != "decisions"}
+                    yield fought, open_fights.pop(fought), Episodes(**columns)
 
 
-def _where(transitions: Transitions, chosen: Flags) -> Transitions:
-    return Transitions(*(column[chosen] for column in vars(transitions).values()))
-
-
-def _row(episodes: Episodes, index: int) -> Episodes:
-    columns = {name: values[index : index + 1] for name, values in vars(episodes).items() if name != "decisions"}
-    return Episodes(**columns)
-
-
-def _template(run: RunFolder, task: StageTask, skill: Skill) -> Header:
-    """Return the header of a skill's fights but for what differs between them."""
-    identity, played = Identity("", task.scenario, "fleet", "", run_name(run.path)), PlayedSkill.of(skill, "training")
-    return make_header(identity, task.ground, (played,), task.options, _TICK_S, ProjectDigest.of(run.plan.graph))
-
-
-def _write(header: Header, skill: Skill, folder: Path, whole: _Open, ended: Episodes) -> Path | None:
+def _write(header: Header, skill: Skill, folder: Path, parts: Sequence[_Part], ended: Episodes) -> Path | None:
     """Write a fight and return its path; None if it is there already."""
-    transitions, versions = Transitions.join(whole.parts), np.concatenate(whole.versions)
+    transitions = Transitions.join([part for part, _ in parts])
+    versions = np.concatenate([own for _, own in parts])
     played = replace(header.skills[0], version=int(versions.min()))
     header = replace(header, skills=(played,), result=_result(header, transitions, ended))
     # Beside those of other stages their columns would be lost to tools that read a folder.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from math import isfinite, nan
+from math import isfinite
 from pathlib import Path
 from threading import Lock
 from typing import Any, cast
@@ -21,11 +21,11 @@ from soulsgraph.recordings.clock import measured_clock
 from soulsgraph.recordings.files import check_new, is_written, write_table
 from soulsgraph.recordings.format import (
     CONTROLS,
+    MEASURED,
     READINGS,
     SEEN,
     SIMULATOR,
     Header,
-    Identity,
     Origins,
     PlayedSkill,
     RecordingOrigin,
@@ -46,11 +46,11 @@ from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import Raw, RawValues, StateRows, state_rows
 from soulsgraph_envs.games.link import GameSettings
-from soulsgraph_envs.games.live_game import LiveGame, Measurement
+from soulsgraph_envs.games.live_game import LiveGame
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.games.readings import boss_animation_as_read
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.simulator.scene import AnimationWords, Part, Scene
+from soulsgraph_envs.simulator.scene import AnimationWords, Scene
 from soulsgraph_envs.skills import SKILL_NAMES, Decisions, Skill, SkillOptions, make_skill
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
@@ -136,25 +136,26 @@ class Fighter:
 
     def header(self, source: Origins, game: GameSettings | None = None) -> Header:
         """Return the header of its fights in the simulator or a running game, but for their names and seeds."""
-        identity = Identity("", self.scenario, source, SIMULATOR, self.name)
+        fields: dict[str, Any] = {"player": self.name, "skills": self.played, "project": self.project}
+        fields |= {"source": source, "driver": SIMULATOR, "options": self.options}
         if game is not None:
             # The name of a file of your own, not where it lies.
-            identity = replace(identity, driver=game.driver, map=Path(game.map).name, speed=game.speed)
-        return make_header(identity, self.agent.scenario, self.played, self.options, project=self.project)
+            fields |= {"driver": game.driver, "map": Path(game.map).name, "speed": game.speed}
+        return make_header(self.agent.scenario, scenario=self.scenario, **fields)
 
     def fight(self, seed: int, source: Origins = "simulator") -> str:
         """Return the name of its fight from a seed: another for every other way in which it can be asked to fight."""
-        ways = []
-        if self.agent.scenario.start != load_scenario(self.scenario).start:
-            ways.append(_short(self.agent.scenario.start))
+        start = self.agent.scenario.start
+        named: list[str] = [start] if start != load_scenario(self.scenario).start else []
         if replaced := sorted(name for name, by in self.agent.replaced.items() if by == "random"):
-            ways.append(_short(f"no-{'-'.join(replaced)}"))
+            named.append(f"no-{'-'.join(replaced)}")
+        ways = [_short(one) for one in named]
         # Half of what they take of each of the other two.
         longest = _LONGEST - (len("-".join(ways)) + 2) // 2 if ways else _LONGEST
+        share = repr(self.random).removesuffix(".0") if self.random else ""
+        numbers = {"random": share, "delay": self.delay, "after": self.after}
         ways = [_short(self.name, longest), _short(self.scenario, longest), *ways]
-        ways += [f"random{_shortest(self.random)}"] if self.random else []
-        ways += [f"delay{self.delay}"] if self.delay else []
-        ways += [f"after{self.after}"] if self.after else []
+        ways += [f"{name}{number}" for name, number in numbers.items() if number]
         ways += ["games"] if source == "game" else []
         # A file that begins with a dash is an option to every other program, and one with a dot is hidden.
         return "-".join([*ways, f"{seed:016x}"]).lstrip("-.")
@@ -164,11 +165,6 @@ def _short(name: str, longest: int = _SHORT) -> str:
     """Return a name as a part of a file's name; a long one by its first letters and a digest."""
     text = slug(name)
     return text if len(text) <= longest else f"{text[: longest - 9]}-{sha256(name.encode()).hexdigest()[:8]}"
-
-
-def _shortest(share: float) -> str:
-    """Return a number in as few digits as tell it from others."""
-    return next(text for text in (f"{share:g}", repr(share)) if float(text) == share)
 
 
 def _played(skill: Skill, agent: Agent, version: int = -1, digest: str = "") -> PlayedSkill:
@@ -263,77 +259,73 @@ class FightRecorder:
 
     def act(self, combat: Combat, actions: Actions) -> None:
         """Keep what is read as a tick begins, and which skills decide."""
-        self._raw, self._seen = combat.raw[0].copy(), self._look()
+        self._raw = combat.raw[0].copy()
+        self._seen = seen_in(combat.game, self._raw, self._words)
         self._due = combat.due[0].copy()
 
     def _explored(self, skill: int, lanes: LaneIndices, explored: Flags) -> None:
         self._random[skill] = explored[0] or self._always[skill]
 
-    def _look(self) -> Appearance:
-        return seen_in(self._combat.game, self._combat.raw[0], self._words)
-
     def _after_tick(self) -> None:
         combat = self._combat
-        actions = combat.latest[0].copy()
-        choice = Choice(actions, self._due, self._random & (actions >= 0))
-        self._writer.add(self._raw, int(combat.controls[0]), self._seen, choice)
+        actions = combat.latest[0]
+        choices = np.stack([actions, self._due, self._random & (actions >= 0)])
+        self._writer.add(self._raw, int(combat.controls[0]), self._seen, choices)
         if combat.ended[0]:
-            outcome = outcome_of(combat.died[0], combat.won[0])
-            path = self._writer.finish(combat.raw[0], outcome, self._look())
+            seen = seen_in(combat.game, combat.raw[0], self._words)
+            path = self._writer.finish(combat.raw[0], outcome_of(combat.died[0], combat.won[0]), seen)
             if self._on_written is not None:
                 self._on_written(path)
 
 
-def seen_in(game: Game, raw: Doubles, words: AnimationWords) -> Appearance:
-    """Return what a game of one lane with raw values (25,) shows beside them."""
-    if isinstance(game, Simulator):
-        return Appearance.simulated(game)
-    doing = words.player.get(int(raw[Raw.PLAYER_ANIMATION])), words.boss.get(int(raw[Raw.BOSS_ANIMATION]))
-    if not isinstance(game, LiveGame):
-        return Appearance(None, None, None, *doing)
-    names = (game.reading.get(f"{who}_animation") for who in ("player", "boss"))
-    player, boss = (name if isinstance(name, str) else None for name in names)
-    return Appearance(None, player, boss, *doing, game.measurement)
-
-
+#: What of a moment is more than raw values, by columns of `SEEN` and `MEASURED`, but for the clock: of a running game
+#: the times `elapsed_s` and `game_s` that it is made of.
+Seen = Mapping[str, Any]
 Columns = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What the skills did in a tick, (skills,) each: the action under way, -1 for none, where a decision began with
-    this tick, and whether the action was drawn at random; or what one skill did in every row, (ticks + 1,) each."""
-
-    actions: Integers
-    decides: Flags
-    random: Flags
-
-
-@dataclass(frozen=True)
-class Appearance:
-    """What of a moment is more than raw values: the scene as the simulator knows it, and the animations' names.
-
-    Without a scene both fighters' animations may be said in words, and a running game has measured more.
-    """
-
-    scene: Scene | None = None
-    player_animation: str | None = None
-    boss_animation: str | None = None
-    player_doing: str | None = None
-    boss_doing: str | None = None
-    measurement: Measurement | None = None
-
-    @classmethod
-    def simulated(cls, game: Simulator) -> Appearance:
-        """Return what a simulator of one lane shows."""
-        names, scene = game.animation_names(0), game.scene(0)
-        read = boss_animation_as_read({"boss_animation": names.boss, "boss_attack_id": names.boss_attack})
-        lost = scene.player_change.points if game.values(0)["refill"] and scene.player_change.age_s == 0.0 else 0.0
-        hp = float(scene.raw[Raw.PLAYER_HP]) + lost
-        return cls(scene, names.player, names.boss, measurement=Measurement(nan, nan, read, hp, scene.phase))
+def seen_in(game: Game, raw: Doubles, words: AnimationWords) -> Seen:
+    """Return what a game of one lane with raw values (25,) shows beside them."""
+    if isinstance(game, Simulator):
+        return seen_simulated(game)
+    names = {"player": words.player, "boss": words.boss}
+    seen: Columns = {f"{who}_doing": own.get(int(raw[Raw[f"{who.upper()}_ANIMATION"]])) for who, own in names.items()}
+    if isinstance(game, LiveGame):
+        read = ((who, game.reading.get(f"{who}_animation")) for who in names)
+        seen |= {f"{who}_animation_name": name for who, name in read if isinstance(name, str)}
+        if (measured := game.measurement) is not None:
+            seen |= {"phase": measured.phase, "elapsed_s": measured.elapsed_s, "game_s": measured.game_s}
+            seen |= {"boss_animation_read": measured.boss_animation, "player_hp_unfilled": measured.player_hp}
+    return seen
 
 
-NOTHING_SEEN = Appearance()
+def seen_simulated(game: Simulator) -> Seen:
+    """Return what a simulator of one lane shows beside raw values."""
+    names, scene = game.animation_names(0), game.scene(0)
+    read = boss_animation_as_read({"boss_animation": names.boss, "boss_attack_id": names.boss_attack})
+    lost = scene.player_change.points if game.values(0)["refill"] and scene.player_change.age_s == 0.0 else 0.0
+    return {
+        **seen_of(scene),
+        "player_animation_name": names.player,
+        "boss_animation_name": names.boss,
+        "boss_animation_read": read,
+        "player_hp_unfilled": float(scene.raw[Raw.PLAYER_HP]) + lost,
+    }
+
+
+def seen_of(scene: Scene) -> Seen:
+    """Return a scene by its columns."""
+    seen: Columns = {name: getattr(scene, name) for name in ("phase", "until_hit_s", "invulnerable", "build_up")}
+    for who in ("player", "boss"):
+        doing, change = getattr(scene, who), getattr(scene, f"{who}_change")
+        seen |= {f"{who}_doing": doing.name, f"{who}_change": change.points, f"{who}_change_age_s": change.age_s}
+        seen[f"{who}_parts"] = [{"first": first, "last": last} for first, last in doing.parts]
+    sector = ("reach_m", "half_arc_rad", "offset_m")
+    seen["hit_areas"] = [
+        {name: getattr(area.window, name) for name in sector} | {"winding_up": area.winding_up, "open": area.open}
+        for area in scene.areas
+    ]
+    return seen | {"player_moment": scene.player.moment}
 
 
 class FightWriter:
@@ -349,23 +341,27 @@ class FightWriter:
     def __init__(self, folder: Path, header: Header, agent: Agent | None = None) -> None:
         check_new(folder, header)
         self._folder, self._header, self._agent = folder, header, agent
-        self._raws: list[npt.NDArray[np.float64]] = []
-        self._controls: list[int] = []
-        self._seen: list[Appearance] = []
-        self._choices: list[Choice] = []
+        self._raws, self._controls = list[Doubles](), list[int]()
+        self._seen, self._choices = list[Seen](), list[npt.NDArray[Any]]()
 
     def __len__(self) -> int:
         return len(self._controls)
 
-    def add(self, raw: RawValues, controls: int, seen: Appearance = NOTHING_SEEN, choice: Choice | None = None) -> None:
-        """Add a tick: the raw values (25,) and what was seen as it began, the controls and actions in it."""
+    def add(
+        self, raw: RawValues, controls: int, seen: Seen | None = None, choices: npt.NDArray[Any] | None = None
+    ) -> None:
+        """Add a tick: the raw values (25,) and what was seen as it began, the controls and actions in it.
+
+        `choices` (3, skills) are the actions under way, -1 for none, whether a decision began with this tick, and
+        whether the action was drawn at random.
+        """
         self._raws.append(np.array(raw, np.float64))
         self._controls.append(int(controls))
-        self._seen.append(seen)
-        if choice is not None:
-            self._choices.append(choice)
+        self._seen.append(seen or {})
+        if choices is not None:
+            self._choices.append(choices)
 
-    def finish(self, raw: RawValues, outcome: Outcome, seen: Appearance = NOTHING_SEEN) -> Path:
+    def finish(self, raw: RawValues, outcome: Outcome, seen: Seen | None = None) -> Path:
         """Add the moment at which the fight ended, write the file and return its path.
 
         Raises:
@@ -376,15 +372,27 @@ class FightWriter:
             raise SoulsGraphError(f"{self._header.fight}: expected a fight of at least one tick, found none.")
         raws = np.vstack([*self._raws, np.array(raw, np.float64)])
         header = replace(self._header, result=_result(self._header, raws, outcome))
+        rows, bits = [*self._seen, seen or {}], np.array([*self._controls, 0], np.uint32)
+        names = [column.name for column in (*MEASURED, *SEEN)]
         written: Columns = {
             **key_columns(header, np.arange(len(raws))),
             **reading_columns({raw: raws[:, raw] for raw in Raw}),
-            **_measured_columns(header, [*self._seen, seen]),
-            **seen_columns([*self._seen, seen]),
-            **_controls([*self._controls, 0]),
+            **{name: [row.get(name) for row in rows] for name in names},
+            **{column.name: (bits & np.uint32(control)) != 0 for control, column in CONTROLS.items()},
         }
+        if header.driver == SIMULATOR:
+            written["clock_s"] = written["time_s"]
+        elif all("elapsed_s" in row for row in rows):
+            written["clock_s"] = measured_clock(
+                *(np.array([row[name] for row in rows]) for name in ("elapsed_s", "game_s"))
+            )
         if self._agent is not None:
-            written |= _agent_columns(header, self._agent, state_rows(raws), self._choices)
+            # At the moment of the end nothing is under way and nothing begins.
+            none = np.zeros_like(self._choices[-1])
+            none[0] = -1
+            choices, states = np.array([*self._choices, none]), state_rows(raws)
+            for index, (played, skill) in enumerate(zip(header.skills, self._agent.skills, strict=True)):
+                written |= _skill_columns(played, skill, self._agent, states, choices[..., index].T, outcome)
         return write_table(self._folder, header, written)
 
 
@@ -396,85 +404,16 @@ def key_columns(header: Header, ticks: Integers) -> Columns:
     return {
         **{name: [value] * rows for name, value in constant.items()},
         "tick": ticks.astype(np.int32),
-        "time_s": tick_times(header, ticks),
+        # If each lasts as long as it should.
+        "time_s": np.round(ticks * header.tick_s, 6),
         "last": np.arange(rows) == rows - 1,
     }
-
-
-def tick_times(header: Header, ticks: Integers) -> Doubles:
-    """Return the game time of ticks (rows,) in seconds, if each lasts as long as it should."""
-    times: Doubles = np.round(ticks * header.tick_s, 6)
-    return times
 
 
 def reading_columns(values: Mapping[Raw, Doubles]) -> Columns:
     """Return the columns of raw values, (rows,) each; NaN is a missing value."""
     kinds = {READINGS[raw]: column for raw, column in values.items()}
     return {kind.name: pa.array(column, from_pandas=True).cast(kind.type) for kind, column in kinds.items()}
-
-
-def _controls(controls: Sequence[int]) -> Columns:
-    bits = np.array(controls, np.uint32)
-    return {column.name: (bits & np.uint32(control)) != 0 for control, column in CONTROLS.items()}
-
-
-def _measured_columns(header: Header, seen: Sequence[Appearance]) -> Columns:
-    """Return the columns of what a game of control ticks measured, one row each; its clock is the simulator's own."""
-    measured = [one.measurement for one in seen]
-    if header.driver == SIMULATOR:
-        clock_s: Any = tick_times(header, np.arange(len(seen)))
-    else:
-        known = [one for one in measured if one is not None]
-        times = np.array([(one.elapsed_s, one.game_s) for one in known]).reshape(-1, 2)
-        clock_s = measured_clock(*times.T) if len(known) == len(seen) else [None] * len(seen)
-    return {
-        "clock_s": clock_s,
-        "boss_animation_read": [None if one is None else one.boss_animation for one in measured],
-        "player_hp_unfilled": [None if one is None else one.player_hp for one in measured],
-    }
-
-
-def seen_columns(seen: Sequence[Appearance]) -> Columns:
-    """Return the columns of what was seen beside raw values, one row each."""
-    rows = [_scene_values(one) for one in seen]
-    return {column.name: [row.get(column.name) for row in rows] for column in SEEN}
-
-
-def _scene_values(seen: Appearance) -> Columns:
-    names: Columns = {"player_animation_name": seen.player_animation, "boss_animation_name": seen.boss_animation}
-    if seen.measurement is not None:
-        names["phase"] = seen.measurement.phase
-    if (scene := seen.scene) is None:
-        return names | {"player_doing": seen.player_doing, "boss_doing": seen.boss_doing}
-    return names | {
-        "phase": scene.phase,
-        "player_doing": scene.player.name,
-        "boss_doing": scene.boss.name,
-        "player_parts": _parts(scene.player.parts),
-        "boss_parts": _parts(scene.boss.parts),
-        "player_moment": scene.player.moment,
-        "hit_areas": [
-            {
-                "reach_m": area.window.reach_m,
-                "half_arc_rad": area.window.half_arc_rad,
-                "offset_m": area.window.offset_m,
-                "winding_up": area.winding_up,
-                "open": area.open,
-            }
-            for area in scene.areas
-        ],
-        "until_hit_s": scene.until_hit_s,
-        "invulnerable": scene.invulnerable,
-        "player_change": scene.player_change.points,
-        "player_change_age_s": scene.player_change.age_s,
-        "boss_change": scene.boss_change.points,
-        "boss_change_age_s": scene.boss_change.age_s,
-        "build_up": scene.build_up,
-    }
-
-
-def _parts(parts: Sequence[Part]) -> list[dict[str, float]]:
-    return [{"first": first, "last": last} for first, last in parts]
 
 
 def _result(header: Header, raws: RawValues, outcome: Outcome) -> Result:
@@ -503,70 +442,44 @@ def _known(value: float) -> float | None:
     return float(value) if isfinite(value) else None
 
 
-def _agent_columns(header: Header, agent: Agent, rows: StateRows, choices: Sequence[Choice]) -> Columns:
-    # At the moment of the end nothing is under way and nothing begins.
-    none = np.zeros(len(agent.skills), np.bool_)
-    whole = [*choices, Choice(np.full(len(agent.skills), -1), none, none)]
-    actions, decides, random = (np.vstack([getattr(choice, name) for choice in whole]) for name in vars(whole[0]))
-    columns: Columns = {}
-    for index, (played, skill) in enumerate(zip(header.skills, agent.skills, strict=True)):
-        choice = Choice(actions[:, index], decides[:, index], random[:, index])
-        columns |= _skill_columns(played, skill, agent, rows, choice, header.result.outcome)
-    return columns
+def finished(
+    begins: Integers, ends: Integers, actions: Integers, rows: StateRows, outcome: Outcome
+) -> tuple[Integers, Integers, Decisions]:
+    """Return which decisions of one skill came to an end, in one of the State rows (ticks + 1, 25) of the fight.
 
-
-@dataclass(frozen=True)
-class Spans:
-    """Decisions of one skill in a fight: the rows in which they begin and end, and their actions, (n,) each.
-
-    The row of an end is the next one that can begin a decision; it may lie behind the end of the fight.
+    They are the rows in which they begin and end, (n,) each. The row of an end is the next one that can begin a
+    decision; it may lie behind the end of the fight.
     """
-
-    begins: Integers
-    ends: Integers
-    actions: Integers
-
-    def ended(self, rows: StateRows, outcome: Outcome) -> Spans:
-        """Return those that came to an end, in one of the State rows (ticks + 1, 25) of the fight."""
-        last = len(rows) - 1
-        # The end of a fight ends what is under way; where it is cut, nobody knows what it would have brought.
-        ended = Spans(self.begins, np.minimum(self.ends, last), self.actions)
-        return ended.where(self.ends <= last) if outcome == "cut" else ended
-
-    def where(self, kept: Flags) -> Spans:
-        """Return those that are `kept` (n,)."""
-        return Spans(self.begins[kept], self.ends[kept], self.actions[kept])
-
-    def decisions(self, rows: StateRows, outcome: Outcome) -> Decisions:
-        """Return decisions that came to an end, from the State rows (ticks + 1, 25) of the fight."""
-        over = self.ends == len(rows) - 1
-        died, won = over & (outcome == "died"), over & (outcome == "won")
-        return Decisions(rows[self.begins], rows[self.ends], self.actions, died, won)
+    last = len(rows) - 1
+    # The end of a fight ends what is under way; where it is cut, nobody knows what it would have brought.
+    kept = ends <= last if outcome == "cut" else np.ones(len(ends), np.bool_)
+    begins, ends, actions = begins[kept], np.minimum(ends, last)[kept], actions[kept]
+    died, won = ((ends == last) & (outcome == one) for one in ("died", "won"))
+    return begins, ends, Decisions(rows[begins], rows[ends], actions, died, won)
 
 
 def _skill_columns(
-    played: PlayedSkill, skill: Skill, agent: Agent, rows: StateRows, choice: Choice, outcome: Outcome
+    played: PlayedSkill, skill: Skill, agent: Agent, rows: StateRows, choices: npt.NDArray[Any], outcome: Outcome
 ) -> Columns:
-    """Return the columns of one skill, from its choices in every row, (ticks + 1,) each."""
-    of, count, begins = skill.name, len(rows), np.flatnonzero(choice.decides)
+    """Return the columns of one skill, from its choices in every row, (3, ticks + 1)."""
+    of, count, (actions, decides, random) = skill.name, len(rows), choices
+    begins = np.flatnonzero(decides)
     ends = np.append(begins[1:], count)[: len(begins)]
-    ended = Spans(begins, ends, choice.actions[begins]).ended(rows, outcome)
-    terms = skill.reward.evaluate(ended.decisions(rows, outcome))
+    begins, _, ended = finished(begins, ends, actions[begins], rows, outcome)
+    terms = skill.reward.evaluate(ended)
     columns: Columns = {
         f"{of}/version": np.full(count, played.version, np.int32),
-        f"{of}/decides": choice.decides,
-        f"{of}/action": choice.actions.astype(np.int16),
-        f"{of}/random": choice.random,
+        f"{of}/decides": decides != 0,
+        f"{of}/action": actions.astype(np.int16),
+        f"{of}/random": random != 0,
         f"{of}/observation": fixed_lists(skill.observation(rows, agent.scenario)),
-        f"{of}/reward": at_rows(terms.sum(axis=1), ended.begins, count),
     }
     if played.valued:
-        columns[f"{of}/values"] = fixed_lists(
-            FusedNetworks([cast(FrozenNetwork, agent.networks[skill.name])]).q_values(0, rows)
-        )
-    for index, term in enumerate(skill.reward.names):
-        columns[f"{of}/term/{term}"] = at_rows(terms[:, index], ended.begins, count)
-    return columns
+        network = cast(FrozenNetwork, agent.networks[skill.name])
+        columns[f"{of}/values"] = fixed_lists(FusedNetworks([network]).q_values(0, rows))
+    rewards = {f"term/{name}": terms[:, place] for place, name in enumerate(skill.reward.names)}
+    rewards["reward"] = terms.sum(axis=1)
+    return columns | {f"{of}/{name}": at_rows(values, begins, count) for name, values in rewards.items()}
 
 
 def at_rows(values: Floats, places: Integers, count: int) -> pa.Array:

@@ -30,7 +30,7 @@ from soulsgraph_envs.simulator.render import render
 from soulsgraph_envs.simulator.scene import Scene
 
 if TYPE_CHECKING:
-    from soulsgraph.recordings.recording import Appearance, FightWriter
+    from soulsgraph.recordings.recording import FightWriter, Seen
 
 BAND_HEIGHT = 100
 _ROWS, _NAME_SIZE, _KEY_SIZE = 2, 11, 13
@@ -251,22 +251,20 @@ class Recorder:
             RecordingError: if a file of its name is there.
         """
         # Imported here, as below: to play without a recording needs nothing of it.
-        from soulsgraph.recordings.files import free_path
-        from soulsgraph.recordings.format import SIMULATOR, Identity, make_header
+        from soulsgraph.recordings.format import SIMULATOR, make_header
         from soulsgraph.recordings.recording import FightWriter
 
         # Two windows may record into one folder at the same moment.
         fight = f"play-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}-{number}"
-        free_path(self.folder, fight)
-        identity = Identity(fight, self.scenario, "person", SIMULATOR, self.player, seed)
-        return FightWriter(self.folder, make_header(identity, scenario))
+        who = {"source": "person", "driver": SIMULATOR, "player": self.player}
+        return FightWriter(self.folder, make_header(scenario, fight=fight, scenario=self.scenario, seed=seed, **who))
 
 
-def _appearance(game: Simulator) -> Appearance:
+def _seen_simulated(game: Simulator) -> Seen:
     """Return what a recording has of the simulator beside its raw values."""
-    from soulsgraph.recordings.recording import Appearance
+    from soulsgraph.recordings.recording import seen_simulated
 
-    return Appearance.simulated(game)
+    return seen_simulated(game)
 
 
 class Play:
@@ -316,13 +314,13 @@ class Play:
             timer.wait()
             controls = Control(window.keyboard.controls())
             if writer is not None:
-                writer.add(raws[-1], int(controls), _appearance(game))
+                writer.add(raws[-1], int(controls), _seen_simulated(game))
             raws.append(self._tick(controls))
             taken.append(int(controls))
             if window.paused:
                 self._pause()
         outcome = _OUTCOMES[game.scene(0).banner]
-        file = writer.finish(raws[-1], outcome, _appearance(game)) if writer is not None and taken else None
+        file = writer.finish(raws[-1], outcome, _seen_simulated(game)) if writer is not None and taken else None
         controls_taken = np.array(taken, np.uint32)
         return PlayedFight(number, seed, self._scenario, game.tick_s, np.array(raws), controls_taken, outcome, file)
 

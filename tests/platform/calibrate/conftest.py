@@ -1,19 +1,16 @@
 """A boss altered in known ways, and fights against it."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from fakes.wandering import wandering_fights
 from soulsgraph.calibrate.boss_file import write_tables
-from soulsgraph.calibrate.rows import FightSet
+from soulsgraph.calibrate.calibration import calibrate
 from soulsgraph_envs.core.config import find, read_data
+from soulsgraph_envs.core.scenario import load_boss, load_player
 
 
 @pytest.fixture(scope="session")
-def altered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def altered(tmp_path_factory):
     """A scenario against a boss that walks, turns, waits and strikes otherwise than the shipped one."""
     folder = tmp_path_factory.mktemp("altered")
     tables = read_data("boss", find("boss", "iudex-phase1"))
@@ -30,6 +27,12 @@ def altered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def fought(altered: Path) -> FightSet:
+def fought(altered):
     """Twelve minutes of fights in that scenario."""
     return wandering_fights(altered, 12.0, seed=5)
+
+
+@pytest.fixture(scope="session")
+def found(fought):
+    """What is found in them."""
+    return calibrate(fought, load_boss("iudex-phase1"), load_player("knight-full"))

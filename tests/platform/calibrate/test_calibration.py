@@ -1,19 +1,15 @@
 """A boss's altered data come back from what a running game supplies, within their intervals."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fakes.wandering import disturbed, wandering_fights
 from soulsgraph.calibrate.boss_file import write_fitted, write_tables
-from soulsgraph.calibrate.calibration import Calibration, calibrate
-from soulsgraph.calibrate.rows import FIRST_UNKNOWN, FightSet
-from soulsgraph.calibrate.values import ValueFit
-from soulsgraph_envs.core.scenario import BossData, load_boss, load_player, load_scenario
+from soulsgraph.calibrate.calibration import calibrate
+from soulsgraph.calibrate.rows import FIRST_UNKNOWN
+from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 
 _BOSS, _PLAYER = load_boss("iudex-phase1"), load_player("knight-full")
 #: What differs from the shipped boss, as the game shows it: times are 1.2, damage 0.735 of the file's.
@@ -37,22 +33,15 @@ _TRUTH = {
 }
 
 
-def _values(found: Calibration) -> dict[str, ValueFit]:
+def _values(found):
     return {value.key: value for value in (*found.boss, *found.player)}
 
 
-@pytest.fixture(scope="module")
-def found(fought: FightSet) -> Calibration:
-    return calibrate(fought, _BOSS, _PLAYER)
-
-
-def _holds(value: ValueFit, truth: float) -> bool:
-    assert value.low is not None
-    assert value.high is not None
+def _holds(value, truth):
     return value.low - 1e-6 <= truth <= value.high + 1e-6
 
 
-def test_altered_values_come_back_within_their_intervals(found: Calibration) -> None:
+def test_altered_values_come_back_within_their_intervals(found):
     values = _values(found)
     assert {key: values[key].verdict for key in _TRUTH if values[key].estimate is None} == {}
     missed = {key: values[key] for key, truth in _TRUTH.items() if not _holds(values[key], truth)}
@@ -62,20 +51,20 @@ def test_altered_values_come_back_within_their_intervals(found: Calibration) -> 
     assert {key: values[key].estimate for key, truth in sure.items()} == pytest.approx(sure, rel=0.05)
 
 
-def test_what_was_not_altered_is_found_as_shipped(found: Calibration) -> None:
+def test_what_was_not_altered_is_found_as_shipped(found):
     kept = [one for one in found.boss if one.verdict == "determined" and one.key not in _TRUTH and one.shipped]
     off = [one for one in kept if abs(float(one.estimate or 0.0) / float(one.shipped or 1.0) - 1.0) > 0.1]
     assert len(kept) > 50
     assert [one for one in off if one.key != "motion.tracking_factor"] == []
 
 
-def test_the_player_comes_back(found: Calibration) -> None:
+def test_the_player_comes_back(found):
     values = _values(found)
     expected = {"run.speed_m_s": 3.9, "roll.speed_m_s": 4.2, "roll.cost": 18.0, "roll.invulnerable_s": 0.45}
     assert {key: values[key].estimate for key in expected} == pytest.approx(expected, rel=0.02)
 
 
-def test_a_late_clock_and_missing_ticks_cost_little(fought: FightSet) -> None:
+def test_a_late_clock_and_missing_ticks_cost_little(fought):
     values = _values(calibrate(disturbed(fought, 3), _BOSS, _PLAYER))
     for key in ("moves.thrust.length_s", "moves.fast sweep.windows.0.time_s.0", "moves.fast sweep.windows.0.reach_m"):
         assert values[key].estimate == pytest.approx(_TRUTH[key], rel=0.06), key
@@ -83,7 +72,7 @@ def test_a_late_clock_and_missing_ticks_cost_little(fought: FightSet) -> None:
         assert values[key].estimate == pytest.approx(_TRUTH[key], rel=0.06), key
 
 
-def test_another_player_is_written_beside_the_boss(tmp_path: Path) -> None:
+def test_another_player_is_written_beside_the_boss(tmp_path):
     own = {"name": "quick", "run": {"speed_m_s": 4.6}, "roll": {"cost": 22.0, "invulnerable_s": 0.35}}
     write_tables(tmp_path / "quick.toml", {"based_on": "knight-full", **own})
     write_tables(tmp_path / "fight.toml", {"based_on": "iudex-phase1-whole", "name": "quick", "player": "quick.toml"})
@@ -97,11 +86,11 @@ def test_another_player_is_written_beside_the_boss(tmp_path: Path) -> None:
     assert player.roll.speed_m_s == _PLAYER.roll.speed_m_s
 
 
-def _without(boss: BossData, title: str) -> BossData:
+def _without(boss, title):
     return replace(boss, moves=tuple(move for move in boss.moves if move.title != title))
 
 
-def test_a_move_that_the_data_lack_becomes_one_of_the_file(fought: FightSet, altered: Path, tmp_path: Path) -> None:
+def test_a_move_that_the_data_lack_becomes_one_of_the_file(fought, altered, tmp_path):
     number = next(move.id for move in _BOSS.moves if move.title == "thrust")
     renamed = [replace(one, boss=np.where(one.boss == number, FIRST_UNKNOWN, one.boss)) for one in fought.fights]
     unknown = replace(fought, fights=tuple(renamed), unknown={FIRST_UNKNOWN: "Attack3999"})
@@ -119,7 +108,7 @@ def test_a_move_that_the_data_lack_becomes_one_of_the_file(fought: FightSet, alt
     assert load_scenario(scenario).boss == str(boss)
 
 
-def test_the_files_hold_what_was_found_and_leave_the_rest(found: Calibration, altered: Path, tmp_path: Path) -> None:
+def test_the_files_hold_what_was_found_and_leave_the_rest(found, altered, tmp_path):
     boss, scenario = write_fitted(tmp_path / "mine.toml", found, "iudex-phase1", altered, _BOSS)
     fitted = load_boss(boss)
     assert fitted.motion.walk_m_s == pytest.approx(5.0, rel=0.01)
@@ -135,7 +124,7 @@ def test_the_files_hold_what_was_found_and_leave_the_rest(found: Calibration, al
         write_fitted(tmp_path / "mine.toml", found, "iudex-phase1", altered, _BOSS)
 
 
-def test_a_bounded_wait_is_written_as_seen_and_a_bounded_lunge_as_shipped(found: Calibration, tmp_path: Path) -> None:
+def test_a_bounded_wait_is_written_as_seen_and_a_bounded_lunge_as_shipped(found, tmp_path):
     bounds = {"aggression.wait_s.1": (2.9, 2.0, 3.5), "moves.thrust.lunge_m_s": (5.5, 4.0, 7.0)}
     values = [
         replace(value, estimate=estimate, low=low, high=high, verdict="bounded")
@@ -149,8 +138,8 @@ def test_a_bounded_wait_is_written_as_seen_and_a_bounded_lunge_as_shipped(found:
     assert written.moves == _BOSS.moves
 
 
-def test_few_rows_determine_little(fought: FightSet) -> None:
+def test_few_rows_determine_little(fought, found):
     short = replace(fought, fights=tuple(fought.fights[:2]))
-    some, all_of_it = calibrate(short, _BOSS, _PLAYER).counts, calibrate(fought, _BOSS, _PLAYER).counts
+    some, all_of_it = calibrate(short, _BOSS, _PLAYER).counts, found.counts
     assert some["determined"] < all_of_it["determined"]
     assert some["not determined"] > all_of_it["not determined"]

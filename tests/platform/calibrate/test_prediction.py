@@ -1,28 +1,17 @@
 """Fights in which what a calibration does not know is drawn anew, as far as it may be off."""
 
-from __future__ import annotations
-
 from math import log
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from soulsgraph.calibrate.boss_file import write_fitted
-from soulsgraph.calibrate.calibration import Calibration, calibrate
 from soulsgraph.calibrate.prediction import drawn
-from soulsgraph.calibrate.rows import FightSet
 from soulsgraph_envs.core.scenario import load_boss, load_player
 
 _BOSS, _PLAYER = load_boss("iudex-phase1"), load_player("knight-full")
 
 
-@pytest.fixture(scope="module")
-def found(fought: FightSet) -> Calibration:
-    return calibrate(fought, _BOSS, _PLAYER)
-
-
-def test_values_are_drawn_as_far_as_they_are_not_known(found: Calibration) -> None:
+def test_values_are_drawn_as_far_as_they_are_not_known(found):
     random = np.random.default_rng(3)
     draws = [{value.key: value.estimate for value in drawn(found, random).boss} for _ in range(200)]
     for value in found.boss:
@@ -45,7 +34,7 @@ def test_values_are_drawn_as_far_as_they_are_not_known(found: Calibration) -> No
             assert spread < 0.45
 
 
-def test_every_drawn_boss_can_be_fought(found: Calibration, altered: Path, tmp_path: Path) -> None:
+def test_every_drawn_boss_can_be_fought(found, altered, tmp_path):
     random = np.random.default_rng(4)
     for number in range(30):
         boss, _ = write_fitted(tmp_path / f"{number}.toml", drawn(found, random), "iudex-phase1", altered, _BOSS)

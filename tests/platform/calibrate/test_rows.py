@@ -1,10 +1,6 @@
 """Recordings as rows: what no running game has changes nothing, and fights that do not go together are refused."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +8,7 @@ import pytest
 
 from soulsgraph.calibrate.calibration import calibrate
 from soulsgraph.calibrate.rows import FIRST_UNKNOWN, boss_numbers, read_fights
-from soulsgraph.recordings.files import Recording, read_recording, recording_files, write_table
+from soulsgraph.recordings.files import read_recording, recording_files, write_table
 from soulsgraph.recordings.format import CONTROLS, READINGS
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.runs.evaluate import evaluation_seeds
@@ -25,13 +21,13 @@ _KEPT |= {"player_animation_name", "boss_animation_read", "phase", "clock_s", "p
 
 
 @pytest.fixture(scope="module")
-def fights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fights(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fights")
     record(Fighter.oracle("iudex-phase1", random=0.2), evaluation_seeds(2, 3), folder)
     return folder
 
 
-def _rewritten(fights: Path, folder: Path, change: Callable[[Recording], pa.Table]) -> Path:
+def _rewritten(fights, folder, change):
     for path in recording_files(fights):
         recording = read_recording(path)
         table = change(recording)
@@ -39,7 +35,7 @@ def _rewritten(fights: Path, folder: Path, change: Callable[[Recording], pa.Tabl
     return folder
 
 
-def _erased(recording: Recording) -> pa.Table:
+def _erased(recording):
     table = recording.table
     for place, field in enumerate(table.schema):
         if field.nullable and field.name not in _KEPT:
@@ -47,7 +43,7 @@ def _erased(recording: Recording) -> pa.Table:
     return table
 
 
-def test_what_no_running_game_supplies_changes_no_value(fights: Path, tmp_path: Path) -> None:
+def test_what_no_running_game_supplies_changes_no_value(fights, tmp_path):
     player = load_player("knight")
     whole = calibrate(read_fights(fights, _BOSS, simulated=True), _BOSS, player)
     erased = _rewritten(fights, tmp_path / "erased", _erased)
@@ -55,13 +51,13 @@ def test_what_no_running_game_supplies_changes_no_value(fights: Path, tmp_path: 
     assert calibrate(read_fights(erased, _BOSS, simulated=True), _BOSS, player).to_dict() == whole.to_dict()
 
 
-def _phase(recording: Recording, number: int) -> pa.Table:
+def _phase(recording, number):
     place = recording.table.column_names.index("phase")
     field = recording.table.schema.field(place)
     return recording.table.set_column(place, field, pa.array([number] * len(recording.table), field.type))
 
 
-def test_fights_that_do_not_go_together_are_refused_by_what_differs(fights: Path, tmp_path: Path) -> None:
+def test_fights_that_do_not_go_together_are_refused_by_what_differs(fights, tmp_path):
     assert len(read_fights(fights, _BOSS, simulated=True).fights) == 3
     numbers = iter((1, 2, 2))
     mixed = _rewritten(fights, tmp_path / "mixed", lambda recording: _phase(recording, next(numbers)))
@@ -69,8 +65,8 @@ def test_fights_that_do_not_go_together_are_refused_by_what_differs(fights: Path
     _rewritten(fights, two / "a", lambda recording: recording.table)
     record(Fighter.oracle("vordt"), evaluation_seeds(2, 1), two / "b")
     for path, simulated, named in (
-        (fights, False, "simulator"),
-        (recording_files(fights)[0], True, "2 fights"),
+        (fights, False, "3 simulated"),
+        (recording_files(fights)[0], True, "at least 2"),
         (mixed, True, "1, 2"),
         (two, True, "iudex-phase1, vordt"),
     ):
@@ -78,7 +74,7 @@ def test_fights_that_do_not_go_together_are_refused_by_what_differs(fights: Path
             read_fights(path, _BOSS, simulated=simulated)
 
 
-def test_an_animation_that_a_reader_takes_for_standing_keeps_what_the_game_said() -> None:
+def test_an_animation_that_a_reader_takes_for_standing_keeps_what_the_game_said():
     unknown: dict[str, int] = {}
     idle = _BOSS.animations.idle.id
     ids = np.array([idle, idle, idle, 8, 300])
@@ -90,8 +86,8 @@ def test_an_animation_that_a_reader_takes_for_standing_keeps_what_the_game_said(
     assert again.tolist() == [FIRST_UNKNOWN]
 
 
-def test_an_unread_row_is_left_out(fights: Path, tmp_path: Path) -> None:
-    def holed(recording: Recording) -> pa.Table:
+def test_an_unread_row_is_left_out(fights, tmp_path):
+    def holed(recording):
         place = recording.table.column_names.index("boss_x_m")
         field = recording.table.schema.field(place)
         values = recording.table.column(place).to_pylist()

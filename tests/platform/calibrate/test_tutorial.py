@@ -1,13 +1,10 @@
 """The page on fitting a game followed literally, against a stand-in with altered data: every block in its order."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -25,20 +22,20 @@ DISPLAY = ":52"
 _BLOCK = re.compile(r'^```(?:sh|toml)(?: title="([\w.]+)")?\n(.*?)^```$', re.M | re.S)
 
 
-def files_and_commands() -> Iterator[tuple[str, str]]:
+def files_and_commands():
     """Yield the files of the page's steps as (name, text), and their commands, each under no name."""
     steps = PAGE.read_text(encoding="utf-8").partition("## Step by step")[2].partition("\n## ")[0]
     for name, text in _BLOCK.findall(steps):
         yield from [(name, text)] if name else (("", line) for line in text.splitlines())
 
 
-def surroundings(display: str) -> Mapping[str, str]:
+def surroundings(display):
     """Return the environment in which the page's commands are run."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return os.environ | {"DISPLAY": display, "PATH": path}
 
 
-def run(line: str, folder: Path, display: str) -> None:
+def run(line, folder, display):
     """Run a command of the page."""
     words = ["bash", "-euo", "pipefail", "-c", line]
     done = subprocess.run(
@@ -48,7 +45,7 @@ def run(line: str, folder: Path, display: str) -> None:
         raise GameError(line + done.stdout + done.stderr)
 
 
-def standing_in(line: str, folder: Path, display: str) -> Program:
+def standing_in(line, folder, display):
     """Start the page's stand-in on another screen, and return it once it is ready."""
     command = line.removesuffix(" &").replace(DISPLAY, display)
     game = Program("game", ["bash", "-euc", f"cd {folder}\nexec {command}"], surroundings(display), folder)
@@ -58,7 +55,7 @@ def standing_in(line: str, folder: Path, display: str) -> Program:
 
 
 @pytest.mark.docs
-def test_the_data_of_another_game_are_found_by_what_the_page_says(tmp_path: Path) -> None:
+def test_the_data_of_another_game_are_found_by_what_the_page_says(tmp_path):
     steps = list(files_and_commands())
     files, (_, standin, *commands) = [step for step in steps if step[0]], [line for name, line in steps if not name]
     for name, text in files:

@@ -29,8 +29,8 @@ from soulsgraph.pages.fight_page import (
     write_fight_page,
 )
 from soulsgraph.recordings.files import Recording, read_recording
-from soulsgraph.recordings.format import READINGS, Identity, make_header
-from soulsgraph.recordings.recording import Appearance, Fighter, FightWriter, record
+from soulsgraph.recordings.format import READINGS, make_header
+from soulsgraph.recordings.recording import Fighter, FightWriter, record
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
@@ -78,10 +78,10 @@ def _game_fight(folder: Path) -> Recording:
     """Record a fight of a running game, whose readings are all that is known of it."""
     game, scenario = make_game(), load_scenario("iudex-phase1")
     raw = game.reset(np.zeros(1, np.int64), scenario, np.array([3], np.uint64))
-    identity = Identity("a-game", "iudex-phase1", "game", "memory", HOSTILE)
-    writer = FightWriter(folder, make_header(identity, scenario))
+    who = {"fight": "a-game", "source": "game", "driver": "memory", "player": HOSTILE}
+    writer = FightWriter(folder, make_header(scenario, scenario="iudex-phase1", **who))
     for bits in (1, 1, 17, 1, 1, 0):
-        writer.add(raw[0], bits, Appearance(None, "Idle", HOSTILE))
+        writer.add(raw[0], bits, {"player_animation_name": "Idle", "boss_animation_name": HOSTILE})
         raw = game.step(np.array([bits], np.uint32))
     return read_recording(writer.finish(raw[0], "cut"))
 

@@ -1,9 +1,5 @@
 """Recorded fights that several files of tests read."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from soulsgraph.recordings.files import recording_files
@@ -12,7 +8,7 @@ from soulsgraph.runs.evaluate import evaluation_seeds
 
 
 @pytest.fixture(scope="session")
-def fights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fights(tmp_path_factory):
     """Four fights of the oracle, a tenth of its decisions drawn."""
     folder = tmp_path_factory.mktemp("fights")
     record(Fighter.oracle("iudex-phase1", random=0.1), evaluation_seeds(11, 4), folder)
@@ -20,7 +16,7 @@ def fights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory):
     """One recorded fight."""
     folder = tmp_path_factory.mktemp("whole")
     record(Fighter.oracle("iudex-phase1"), evaluation_seeds(3, 1), folder)

@@ -1,10 +1,7 @@
 """The clock of a recording: measured, or rebuilt from what the animations' clocks show."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -21,16 +18,16 @@ FRAME_S = 1.0 / 60.0
 class Shown(SimpleNamespace):
     """The columns and raw values of a fight that is not on the disk."""
 
-    def column(self, name: str) -> Any:
+    def column(self, name):
         return getattr(self, name)
 
 
-def shown(raw: np.ndarray, clock_s: np.ndarray | None = None, tick_s: float = 0.1) -> Recording:
+def shown(raw, clock_s=None, tick_s=0.1):
     missing = np.full(len(raw), np.nan) if clock_s is None else clock_s
     return cast(Recording, Shown(raw=raw, clock_s=missing, time_s=np.arange(len(raw)) * tick_s))
 
 
-def animate(raw: np.ndarray, animation: Raw, times_s: np.ndarray, lengths_s: list[float], cut: list[float]) -> None:
+def animate(raw, animation, times_s, lengths_s, cut):
     """Show animations that follow one another, each cut after a share of its length, at readings (rows,)."""
     played_s = np.array(lengths_s) * np.array(cut)
     begins_s = np.concatenate([[0.0], np.cumsum(played_s)])
@@ -41,7 +38,7 @@ def animate(raw: np.ndarray, animation: Raw, times_s: np.ndarray, lengths_s: lis
 
 
 @st.composite
-def fights(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+def fights(draw):
     """Draw the times of readings, whole frames of 0.03 to 0.13 s, and what two fighters show at them."""
     frames = draw(st.lists(st.integers(2, 8), min_size=20, max_size=80))
     times_s = np.concatenate([[0.0], np.cumsum(frames)]) * FRAME_S
@@ -56,9 +53,7 @@ def fights(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 
 @settings(max_examples=30, deadline=None)
 @given(fights())
-def test_a_jittered_clock_is_rebuilt_but_for_steps_in_which_both_fighters_begin_anew(
-    fight: tuple[np.ndarray, np.ndarray],
-) -> None:
+def test_a_jittered_clock_is_rebuilt_but_for_steps_in_which_both_fighters_begin_anew(fight):
     times_s, raw = fight
     rebuilt = rebuilt_clock(shown(raw))
     anew = [np.diff(raw[:, one]) != 0.0 for one in (Raw.PLAYER_ANIMATION, Raw.BOSS_ANIMATION)]
@@ -68,7 +63,7 @@ def test_a_jittered_clock_is_rebuilt_but_for_steps_in_which_both_fighters_begin_
     assert (np.diff(rebuilt) > 0.0).all()
 
 
-def test_steps_without_a_clock_take_their_nominal_time_at_the_others_rate() -> None:
+def test_steps_without_a_clock_take_their_nominal_time_at_the_others_rate():
     times_s = np.arange(40) * 0.08
     raw = np.zeros((40, RAW_SIZE))
     animate(raw, Raw.BOSS_ANIMATION, times_s, [10.0], [1.0])
@@ -76,7 +71,7 @@ def test_steps_without_a_clock_take_their_nominal_time_at_the_others_rate() -> N
     np.testing.assert_allclose(rebuilt_clock(shown(raw)), times_s, atol=1e-9)
 
 
-def test_loops_and_animations_that_stand_at_their_end_are_told_apart() -> None:
+def test_loops_and_animations_that_stand_at_their_end_are_told_apart():
     times_s = np.arange(30) * 0.07
     raw = np.zeros((30, RAW_SIZE))
     raw[:, Raw.BOSS_ANIMATION + 1], raw[:, Raw.BOSS_ANIMATION + 2] = times_s % 1.0, 1.0
@@ -86,7 +81,7 @@ def test_loops_and_animations_that_stand_at_their_end_are_told_apart() -> None:
     np.testing.assert_allclose(rebuilt_clock(shown(raw)), times_s, atol=1e-9)
 
 
-def test_a_measured_clock_is_taken_unless_it_lacks_a_row_or_runs_back() -> None:
+def test_a_measured_clock_is_taken_unless_it_lacks_a_row_or_runs_back():
     raw = np.full((5, RAW_SIZE), np.nan)
     measured = np.array([0.0, 0.11, 0.2, 0.33, 0.4])
     np.testing.assert_array_equal(rebuilt_clock(shown(raw, measured)), measured)
@@ -96,7 +91,7 @@ def test_a_measured_clock_is_taken_unless_it_lacks_a_row_or_runs_back() -> None:
 
 
 @pytest.mark.parametrize("name", ["finer", "twice the same", "missing", "coarse", "standing", "back"])
-def test_the_games_own_clock_is_taken_where_it_is_fine_and_moves(name: str) -> None:
+def test_the_games_own_clock_is_taken_where_it_is_fine_and_moves(name):
     elapsed_s = np.array([0.0, 0.104, 0.211, 0.299])
     game_s = {
         "finer": np.array([7.003, 7.103, 7.21, 7.303]),
@@ -110,7 +105,7 @@ def test_the_games_own_clock_is_taken_where_it_is_fine_and_moves(name: str) -> N
     np.testing.assert_allclose(measured_clock(elapsed_s, game_s), expected)
 
 
-def test_a_simulated_fight_has_the_simulators_clock_which_its_animations_show(fights: Path) -> None:
+def test_a_simulated_fight_has_the_simulators_clock_which_its_animations_show(fights):
     recording = read_recording(recording_files(fights)[0])
     clock_s = recording.column("clock_s")
     np.testing.assert_allclose(clock_s, np.arange(len(recording) + 1) * 0.1, atol=1e-9)
@@ -118,7 +113,7 @@ def test_a_simulated_fight_has_the_simulators_clock_which_its_animations_show(fi
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.7])
-def test_a_measured_clock_that_runs_on_without_the_game_is_not_taken(factor: float) -> None:
+def test_a_measured_clock_that_runs_on_without_the_game_is_not_taken(factor):
     times_s = np.arange(60) * 6 * FRAME_S
     raw = np.zeros((len(times_s), RAW_SIZE))
     for animation in (Raw.PLAYER_ANIMATION, Raw.BOSS_ANIMATION):

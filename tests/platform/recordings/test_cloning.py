@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from soulsgraph.paper.seed_job import train_by
 from soulsgraph.recordings import cloning as recorded
 from soulsgraph.recordings.cloning import clone_fights, read_shown
 from soulsgraph.recordings.files import read_recording, recording_files
-from soulsgraph.recordings.format import SIMULATOR, Identity, make_header
+from soulsgraph.recordings.format import SIMULATOR, make_header
 from soulsgraph.recordings.recording import Fighter, FightWriter, record
 from soulsgraph.runs.evaluate import Setting, evaluate, evaluation_seeds
 from soulsgraph.runs.lineage import (
@@ -63,7 +62,7 @@ def _few_updates(monkeypatch):
     monkeypatch.setattr(cloning, "UPDATES", 60)
 
 
-def begin(path, **plan) -> RunFolder:
+def begin(path, **plan):
     return RunFolder.create(path, Plan(**{"preset": "best", "scale": 0.01, **plan}))
 
 
@@ -140,7 +139,7 @@ def test_the_same_command_after_a_kill_clones_what_is_missing_and_nothing_twice(
     first = clone_fights(whole, fights, SKILL_NAMES)
     made: list[None] = []
 
-    def killed() -> None:
+    def killed():
         made.append(None)
         if len(made) == 2 * cloning.UPDATES + 1:
             raise KeyboardInterrupt
@@ -205,8 +204,8 @@ def test_a_branch_has_what_its_clones_were_cloned_from(fights, tmp_path):
 
 def test_a_persons_fight_is_cloned_like_any_other(fights, tmp_path):
     source = read_recording(recording_files(fights)[0])
-    identity = Identity("by-hand", HOME, "person", SIMULATOR, "someone", 5)
-    writer = FightWriter(tmp_path / "person", make_header(identity, load_scenario(HOME)))
+    who = {"scenario": HOME, "source": "person", "driver": SIMULATOR, "player": "someone", "seed": 5}
+    writer = FightWriter(tmp_path / "person", make_header(load_scenario(HOME), fight="by-hand", **who))
     for row in range(len(source)):
         writer.add(source.raw[row], int(source.controls[row]))
     writer.finish(source.raw[-1], "cut")
@@ -230,7 +229,7 @@ def test_fights_that_do_not_fit_are_refused_and_nothing_is_begun(fights, tmp_pat
 
 
 def test_a_fleets_fight_has_no_controls_to_read(fights, monkeypatch, tmp_path):
-    def as_fleets(path: Path):
+    def as_fleets(path):
         recording = read_recording(path)
         return replace(recording, header=replace(recording.header, source="fleet"))
 

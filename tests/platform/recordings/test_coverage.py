@@ -1,9 +1,6 @@
 """Whether fights suffice for `calibrate`: what they lack and mix is named, and every move that began is counted."""
 
-from __future__ import annotations
-
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +15,7 @@ from soulsgraph_envs.core.scenario import load_boss
 from soulsgraph_envs.core.state import Raw
 
 
-def coverage_of(paths: list[Path]) -> Coverage:
+def coverage_of(paths):
     coverage = Coverage()
     for path in paths:
         with suppress(SoulsGraphError):
@@ -27,7 +24,7 @@ def coverage_of(paths: list[Path]) -> Coverage:
 
 
 @pytest.fixture
-def games(fights: Path, tmp_path: Path) -> list[Path]:
+def games(fights, tmp_path):
     """The recorded fights as if a running game had been fought in."""
     for path in recording_files(fights):
         table = pq.read_table(path)
@@ -36,9 +33,9 @@ def games(fights: Path, tmp_path: Path) -> list[Path]:
     return recording_files(tmp_path)
 
 
-def test_fights_of_one_kind_are_all_right_and_their_moves_are_counted(games: list[Path]) -> None:
+def test_fights_of_one_kind_are_all_right_and_their_moves_are_counted(games):
     coverage = coverage_of(games)
-    assert (len(coverage.headers), coverage.obstacles, coverage.missing) == (4, [], [])
+    assert (len(coverage.headers), coverage.obstacles(), coverage.missing) == (4, [], [])
     recordings = [read_recording(path) for path in games]
     assert coverage.to_dict()["seconds"] == pytest.approx(sum(0.1 * len(recording) for recording in recordings))
     titles = {move.id: move.title for move in load_boss("iudex-phase1").moves}
@@ -55,7 +52,7 @@ def test_fights_of_one_kind_are_all_right_and_their_moves_are_counted(games: lis
     assert next(iter(coverage.lines())).endswith("of one kind")
 
 
-def test_what_is_mixed_or_missing_is_named(games: list[Path], fights: Path) -> None:
+def test_what_is_mixed_or_missing_is_named(games, fights):
     one, other, third, _ = games
     table = pq.read_table(other)
     table = changed(table, "phase", [2] * len(table))
@@ -64,7 +61,7 @@ def test_what_is_mixed_or_missing_is_named(games: list[Path], fights: Path) -> N
     lacking = pa.nulls(len(table), pa.float64())
     rewritten(third, third, table=changed(changed(table, "stamina", lacking), "clock_s", lacking))
     coverage = coverage_of(games)
-    assert coverage.obstacles == [
+    assert coverage.obstacles() == [
         "maps mixed: m, n",
         "game versions mixed: unknown, 1.2",
         "speeds mixed: 1.0, 3.0",
@@ -72,11 +69,11 @@ def test_what_is_mixed_or_missing_is_named(games: list[Path], fights: Path) -> N
         "without stamina",
     ]
     assert coverage.missing == ["clock_s"]
-    assert coverage_of([one]).obstacles == ["at least 2 are needed"]
-    assert coverage_of(recording_files(fights)).obstacles == ["4 simulated"]
+    assert coverage_of([one]).obstacles() == ["at least 2 are needed"]
+    assert coverage_of(recording_files(fights)).obstacles() == ["4 simulated"]
 
 
-def test_a_move_that_the_data_lack_is_counted_by_what_the_game_calls_it(games: list[Path]) -> None:
+def test_a_move_that_the_data_lack_is_counted_by_what_the_game_calls_it(games):
     path = games[0]
     table, idle = pq.read_table(path), load_boss("iudex-phase1").animations.idle.id
     rows = len(table)
@@ -88,7 +85,7 @@ def test_a_move_that_the_data_lack_is_counted_by_what_the_game_calls_it(games: l
     assert coverage_of([path]).moves == {"Attack3099": 2}
 
 
-def test_damaged_fights_and_scenarios_that_are_gone_are_passed_over(games: list[Path]) -> None:
+def test_damaged_fights_and_scenarios_that_are_gone_are_passed_over(games):
     games[0].write_bytes(b"PAR1")
     gone = str(games[1].with_name("gone.toml"))
     table = pq.read_table(games[1])

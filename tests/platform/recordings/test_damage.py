@@ -1,11 +1,8 @@
 """Files that are damaged, cut off or of something else: one clear line each, and no wrong number."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +13,8 @@ from hypothesis import strategies as st
 
 from fakes.recordings import changed, rewritten
 from soulsgraph.recordings import files
-from soulsgraph.recordings.check import check_file, find_recordings
+from soulsgraph.recordings.check import check_file
+from soulsgraph.recordings.coverage import Coverage
 from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.format import HEADER_KEY
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
@@ -26,11 +24,11 @@ Damage = Callable[[Path, Path], None]
 
 
 @pytest.fixture
-def damaged(tmp_path: Path) -> Path:
+def damaged(tmp_path):
     return tmp_path / "fight.parquet"
 
 
-def refusal(path: Path, kind: type[SoulsGraphError] = SoulsGraphError) -> str:
+def refusal(path, kind=SoulsGraphError):
     """Return the one line by which a file is refused, the same when it is checked."""
     with pytest.raises(kind) as caught:
         read_recording(path)
@@ -42,18 +40,18 @@ def refusal(path: Path, kind: type[SoulsGraphError] = SoulsGraphError) -> str:
     return line
 
 
-def header_of(path: Path) -> Any:
+def header_of(path):
     return json.loads(pq.read_schema(path).metadata[HEADER_KEY])
 
 
-def header(**changes: object) -> Damage:
+def header(**changes):
     return lambda whole, path: rewritten(whole, path, header=changes)
 
 
-def ground(**changes: object) -> Damage:
+def ground(**changes):
     """Change the ground of the header, or of its first phase where `phase` is changed."""
 
-    def damage(whole: Path, path: Path) -> None:
+    def damage(whole, path):
         kept = header_of(whole)["ground"]
         own = {"phases": [kept["phases"][0] | changes]} if "phase" in changes else changes
         rewritten(whole, path, header={"ground": kept | own})
@@ -61,28 +59,28 @@ def ground(**changes: object) -> Damage:
     return damage
 
 
-def skill_twice(whole: Path, path: Path) -> None:
+def skill_twice(whole, path):
     skills = header_of(whole)["skills"]
     rewritten(whole, path, header={"skills": [*skills, skills[0]]})
 
 
-def other_type(whole: Path, path: Path) -> None:
+def other_type(whole, path):
     table = pq.read_table(whole)
     place = table.column_names.index("tick")
     rewritten(whole, path, table=table.set_column(place, "tick", table.column(place).cast(pa.int64())))
 
 
-def fewer_rows(whole: Path, path: Path) -> None:
+def fewer_rows(whole, path):
     table = pq.read_table(whole)
     rewritten(whole, path, table=table.slice(0, len(table) - 3))
 
 
-def another_table(whole: Path, path: Path) -> None:
+def another_table(whole, path):
     pq.write_table(pa.table({"tick": [1, 2]}), path)
 
 
-def cut_off(share: float) -> Damage:
-    def damage(whole: Path, path: Path) -> None:
+def cut_off(share):
+    def damage(whole, path):
         content = whole.read_bytes()
         path.write_bytes(content[: int(share * len(content))])
 
@@ -112,16 +110,14 @@ def cut_off(share: float) -> Damage:
         (fewer_rows, RecordingError, "rows"),
     ],
 )
-def test_what_is_damaged_or_contradicts_itself_is_refused_by_name(
-    whole: Path, damaged: Path, damage: Damage, kind: type[SoulsGraphError], name: str
-) -> None:
+def test_what_is_damaged_or_contradicts_itself_is_refused_by_name(whole, damaged, damage, kind, name):
     damage(whole, damaged)
     assert name in refusal(damaged, kind)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.floats(0.0, 1.0, exclude_max=True), bits=st.integers(1, 255))
-def test_a_changed_byte_is_found_or_changes_no_number(whole: Path, damaged: Path, place: float, bits: int) -> None:
+def test_a_changed_byte_is_found_or_changes_no_number(whole, damaged, place, bits):
     content, intact = bytearray(whole.read_bytes()), read_recording(whole)
     content[int(place * len(content))] ^= bits
     damaged.write_bytes(content)
@@ -133,7 +129,7 @@ def test_a_changed_byte_is_found_or_changes_no_number(whole: Path, damaged: Path
     assert found.table.equals(intact.table)
 
 
-def test_a_file_that_is_too_large_is_not_read(whole: Path, damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_too_large_is_not_read(whole, damaged, monkeypatch):
     damaged.write_bytes(whole.read_bytes())
     monkeypatch.setattr(files, "MOST_BYTES", whole.stat().st_size)
     assert len(read_recording(damaged)) > 0
@@ -141,7 +137,7 @@ def test_a_file_that_is_too_large_is_not_read(whole: Path, damaged: Path, monkey
     assert "MiB" in refusal(damaged)
 
 
-def test_a_scenario_that_is_no_small_file_is_not_opened(whole: Path, damaged: Path) -> None:
+def test_a_scenario_that_is_no_small_file_is_not_opened(whole, damaged):
     large, folder = damaged.with_name("large.toml"), damaged.with_name("folder.toml")
     large.write_bytes(b"#" * (2**20 + 1))
     folder.mkdir()
@@ -152,7 +148,7 @@ def test_a_scenario_that_is_no_small_file_is_not_opened(whole: Path, damaged: Pa
         assert (checked.verdict, "1 MiB" in checked.note) == ("refused", True)
 
 
-def test_a_fight_that_plays_otherwise_is_marked_with_its_first_tick(whole: Path, damaged: Path) -> None:
+def test_a_fight_that_plays_otherwise_is_marked_with_its_first_tick(whole, damaged):
     table = pq.read_table(whole)
     values = table.column("player_x_m").to_numpy().copy()
     values[17] = np.nextafter(values[17], np.inf)
@@ -165,7 +161,7 @@ def test_a_fight_that_plays_otherwise_is_marked_with_its_first_tick(whole: Path,
     assert "another" in str(checked)
 
 
-def test_a_fight_whose_data_changed_is_not_played_again(whole: Path, damaged: Path) -> None:
+def test_a_fight_whose_data_changed_is_not_played_again(whole, damaged):
     rewritten(whole, damaged, header={"scenario_digest": "0" * 64})
     checked = check_file(damaged)
     assert checked.verdict == "refused"
@@ -175,10 +171,10 @@ def test_a_fight_whose_data_changed_is_not_played_again(whole: Path, damaged: Pa
     assert check_file(damaged).verdict == "refused"
 
 
-def test_folders_are_listed_with_what_is_wrong_in_them(whole: Path, damaged: Path) -> None:
+def test_folders_are_listed_with_what_is_wrong_in_them(whole, damaged):
     damaged.write_text("no table")
     damaged.with_name("good.parquet").write_bytes(whole.read_bytes())
-    found = find_recordings(damaged.parent)
+    found = Coverage.of(damaged.parent)
     assert [header.fight for header in found.headers] == [read_header(whole).fight]
     assert len(found.problems) == 1
     (empty := damaged.parent / "empty").mkdir()
@@ -187,7 +183,7 @@ def test_folders_are_listed_with_what_is_wrong_in_them(whole: Path, damaged: Pat
             recording_files(folder)
 
 
-def test_recordings_whose_header_was_rewritten_are_still_read(whole: Path, tmp_path: Path) -> None:
+def test_recordings_whose_header_was_rewritten_are_still_read(whole, tmp_path):
     """Another writer's file of the same columns, without compression and in several row groups, is a recording too."""
     table = pq.read_table(whole)
     text = json.dumps(json.loads(table.schema.metadata[HEADER_KEY])).encode()

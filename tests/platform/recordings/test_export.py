@@ -1,9 +1,5 @@
 """Exports: one skill's decisions as RLlib and Minari read them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import gymnasium
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,7 +7,7 @@ import pytest
 
 from soulsgraph.recordings.export import export_minari, export_rllib, read_episodes
 from soulsgraph.recordings.files import RecordingError, read_recording, recording_files
-from soulsgraph.recordings.format import Identity, make_header
+from soulsgraph.recordings.format import make_header
 from soulsgraph.recordings.recording import Fighter, FightWriter, record
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds
 from soulsgraph.zoo import open_agent
@@ -23,7 +19,7 @@ from soulsgraph_envs.core.state import RAW_SIZE
 SKILL = "heal_attack"
 
 
-def test_rllibs_columns_are_the_decisions_in_order(fights: Path, tmp_path: Path) -> None:
+def test_rllibs_columns_are_the_decisions_in_order(fights, tmp_path):
     path = tmp_path / "out" / f"{SKILL}.parquet"
     count = export_rllib(fights, SKILL, path)
     frame = pq.read_table(path).to_pandas()
@@ -43,7 +39,7 @@ def test_rllibs_columns_are_the_decisions_in_order(fights: Path, tmp_path: Path)
         np.testing.assert_allclose(own["rewards"].sum(), np.nansum(reward), rtol=1e-5)
 
 
-def test_minari_reads_the_same_decisions(fights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minari_reads_the_same_decisions(fights, tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")
     assert export_minari(fights, SKILL, tmp_path, "heal-v3") == 4
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
@@ -69,7 +65,7 @@ def test_minari_reads_the_same_decisions(fights: Path, tmp_path: Path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["heal-v3"]
 
 
-def test_minaris_space_has_bounds_for_other_observations_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minaris_space_has_bounds_for_other_observations_too(tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")
     agent = Fighter.of_run(open_agent("iudex-phase1-best-0"), Setting("iudex-phase1", "iudex-phase1"))
     record(agent, evaluation_seeds(3, 1), tmp_path / "fights")
@@ -78,13 +74,12 @@ def test_minaris_space_has_bounds_for_other_observations_too(tmp_path: Path, mon
     assert minari.load_dataset("heal-v0").observation_space.is_bounded()
 
 
-def test_what_cannot_be_exported_is_one_line_and_leaves_nothing(fights: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_exported_is_one_line_and_leaves_nothing(fights, tmp_path):
     out = tmp_path / "out.parquet"
     with pytest.raises(RecordingError, match="parry"):
         export_rllib(fights, "parry", out)
-    header = make_header(
-        Identity("person", "iudex-phase1", "person", "simulator", "somebody"), load_scenario("iudex-phase1")
-    )
+    who = {"source": "person", "driver": "simulator", "player": "somebody"}
+    header = make_header(load_scenario("iudex-phase1"), fight="person", scenario="iudex-phase1", **who)
     writer = FightWriter(tmp_path / "person", header)
     writer.add(np.zeros(RAW_SIZE), 0)
     writer.finish(np.zeros(RAW_SIZE), "cut")

@@ -1,12 +1,8 @@
 """Fights in running games: recorded as they were read, drawn from their readings, never played again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from fakes.realtime import FakeTable, FakeTime
 from soulsgraph.recordings.check import check_file
@@ -20,7 +16,7 @@ from soulsgraph_envs.skills import SKILL_NAMES
 SCENARIO = "iudex-phase1"
 
 
-def random_fighter() -> Fighter:
+def random_fighter():
     """Return an agent whose skills all draw their actions."""
     oracle = Fighter.oracle(SCENARIO)
     agent = replace(oracle.agent, replaced=dict.fromkeys(SKILL_NAMES, "random"))
@@ -28,18 +24,18 @@ def random_fighter() -> Fighter:
     return replace(oracle, name="nobody", agent=agent, played=played)
 
 
-def play_in(table: FakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def play_in(table, monkeypatch):
     """Let what opens a game find the one of a table."""
     monkeypatch.setattr("soulsgraph.runs.evaluate.check_games", lambda games: None)
     monkeypatch.setattr("soulsgraph.runs.evaluate.open_live_game", lambda settings, clock: table.game)
 
 
-def test_a_fight_in_a_game_is_recorded_as_it_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fight_in_a_game_is_recorded_as_it_was_read(tmp_path, monkeypatch):
     table = FakeTable()
     readings: list[np.ndarray] = []
     step = table.game.step
 
-    def kept(*arguments: object) -> np.ndarray:
+    def kept(*arguments):
         raw = step(*arguments)  # type: ignore[arg-type]
         readings.append(raw[0].copy())
         return raw
@@ -71,14 +67,14 @@ def test_a_fight_in_a_game_is_recorded_as_it_was_read(tmp_path: Path, monkeypatc
     assert check_file(path).verdict == "whole"
 
 
-def test_the_probe_is_recorded_in_a_game_whose_ticks_come_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_probe_is_recorded_in_a_game_whose_ticks_come_late(tmp_path, monkeypatch):
     late, wait = np.random.default_rng(5), FakeTime.pass_by
     # A tick may last two frames longer, which no schedule foresees.
     monkeypatch.setattr(FakeTime, "pass_by", lambda self, seconds: wait(self, seconds + late.uniform(0.0, 0.03)))
     table, frames = FakeTable(), list[int]()
     step = table.game.step
 
-    def kept(*arguments: object) -> np.ndarray:
+    def kept(*arguments):
         raw = step(*arguments)  # type: ignore[arg-type]
         frames.append(table.link.world.frames)
         return raw

@@ -1,12 +1,8 @@
 """Fights out of a fleet's journal: every whole one, decision by decision, whatever the order of its chunks."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
-from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +14,7 @@ from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.journal import journals, record_journal, task_of
 from soulsgraph.runs.lineage import adaptation_stages, stage_key
-from soulsgraph.runs.plan import Plan, Stage
+from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns, write_moments
@@ -30,7 +26,7 @@ from soulsgraph_policies.learning import sampler
 BOOT = "0123456789abcdef"
 
 
-def sampled(run: RunFolder, stage: Stage, lanes: int = 2, chunks: int = 4) -> list[sampler.Chunk]:
+def sampled(run, stage, lanes=2, chunks=4):
     """Return what a game of some lanes sends."""
     task = task_of(run, stage)
     playing = task.sampler(make_game(lanes), 3)
@@ -40,7 +36,7 @@ def sampled(run: RunFolder, stage: Stage, lanes: int = 2, chunks: int = 4) -> li
     return found
 
 
-def _chunk(number: int, played: sampler.Chunk) -> Chunk:
+def _chunk(number, played):
     """Return a chunk whose weights changed with every decision."""
     counts = {name: len(part) for name, part in played.transitions.items()}
     chunk = Chunk(boot=BOOT, sequence=number, decisions=counts, columns=encode_columns(played))
@@ -49,7 +45,7 @@ def _chunk(number: int, played: sampler.Chunk) -> Chunk:
     return chunk
 
 
-def write_journal(run: RunFolder, stage: Stage, chunks: Sequence[sampler.Chunk], left_out: int = -1) -> None:
+def write_journal(run, stage, chunks, left_out=-1):
     """Write chunks into the stage's journal in a drawn order, without one of them."""
     records = [stored(_chunk(number, chunk)) for number, chunk in enumerate(chunks) if number != left_out]
     random.Random(5).shuffle(records)
@@ -59,14 +55,12 @@ def write_journal(run: RunFolder, stage: Stage, chunks: Sequence[sampler.Chunk],
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunFolder:
+def run(tmp_path):
     return RunFolder.create(tmp_path / "run", Plan())
 
 
 @pytest.mark.parametrize("skill", ["camera", "heal_attack"])
-def test_every_whole_fight_of_a_journal_is_recorded_decision_by_decision(
-    run: RunFolder, skill: str, tmp_path: Path
-) -> None:
+def test_every_whole_fight_of_a_journal_is_recorded_decision_by_decision(run, skill, tmp_path):
     stage = run.plan.stage(skill)
     if skill != "camera":  # else the stage is under way
         pretend_training(run, run.plan.stages())
@@ -103,7 +97,7 @@ def test_every_whole_fight_of_a_journal_is_recorded_decision_by_decision(
         assert check_file(path).verdict == "whole"
 
 
-def test_fights_that_lack_decisions_are_left_out_and_counted(run: RunFolder, tmp_path: Path) -> None:
+def test_fights_that_lack_decisions_are_left_out_and_counted(run, tmp_path):
     stage = run.plan.stage("camera")
     chunks = sampled(run, stage)
     write_journal(run, stage, chunks, left_out=2)
@@ -114,9 +108,7 @@ def test_fights_that_lack_decisions_are_left_out_and_counted(run: RunFolder, tmp
 
 
 @pytest.mark.parametrize("jointly", [False, True])
-def test_an_adaptation_is_recorded_beside_the_stage_that_the_same_start_of_a_game_played_before(
-    tmp_path: Path, jointly: bool
-) -> None:
+def test_an_adaptation_is_recorded_beside_the_stage_that_the_same_start_of_a_game_played_before(tmp_path, jointly):
     run = pretend_run(tmp_path / "run", Plan(scale=0.01))
     own, together = run.plan.stage("heal_attack"), ("dodge", "heal_attack")
     stages = adaptation_stages(run, "iudex-phase2", together if jointly else ("heal_attack",), jointly=jointly)
@@ -140,9 +132,7 @@ def test_an_adaptation_is_recorded_beside_the_stage_that_the_same_start_of_a_gam
     assert {check_file(path).verdict for path in recording_files(tmp_path / "fights")} == {"whole"}
 
 
-def test_the_command_records_every_journal_of_a_run(
-    run: RunFolder, tmp_path: Path, command: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_the_command_records_every_journal_of_a_run(run, tmp_path, command):
     stage = run.plan.stage("camera")
     write_journal(run, stage, sampled(run, stage, chunks=3))
     words = ("data", "record", run.path, "--journal", "--out", tmp_path / "fights", "--json")
@@ -153,6 +143,6 @@ def test_the_command_records_every_journal_of_a_run(
     assert (again["fights"], again["left_out"]["fights there already"]) == (0, printed["fights"])
 
 
-def test_a_run_without_a_journal_is_one_line(run: RunFolder) -> None:
+def test_a_run_without_a_journal_is_one_line(run):
     with pytest.raises(RecordingError, match="journal"):
         journals(run)

@@ -1,10 +1,6 @@
 """RLlib's behavioural cloning, which reads by Ray Data, learns from exported fights."""
 
-from __future__ import annotations
-
 import gc
-from collections.abc import Iterator
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -16,7 +12,7 @@ SKILL = "dodge"
 
 
 @pytest.fixture
-def session() -> Iterator[None]:
+def session():
     """A Ray session of this process; the number of its processors is only what it counts."""
     import ray
 
@@ -27,7 +23,7 @@ def session() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_rllibs_behavioural_cloning_reads_an_export(session: None, fights: Path, tmp_path: Path) -> None:
+def test_rllibs_behavioural_cloning_reads_an_export(session, fights, tmp_path):
     from ray.rllib.algorithms.bc import BCConfig
 
     path = tmp_path / f"{SKILL}.parquet"

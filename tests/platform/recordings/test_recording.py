@@ -1,7 +1,5 @@
 """Recorded fights: what was played is what is read, in numbers, pictures and decisions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 
 from soulsgraph.recordings.check import check_file
-from soulsgraph.recordings.files import Recording, RecordingError, read_header, read_recording, recording_files
+from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.format import run_name
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds
@@ -28,7 +26,7 @@ SEEDS = evaluation_seeds(3, 2)
 
 
 @pytest.fixture(scope="module")
-def oracles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def oracles(tmp_path_factory):
     """Two fights of the oracle, a fifth of its decisions drawn."""
     folder = tmp_path_factory.mktemp("oracle")
     record(Fighter.oracle(SCENARIO, random=0.2), SEEDS, folder)
@@ -36,12 +34,12 @@ def oracles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def fighter() -> Fighter:
+def fighter():
     return Fighter.of_run(open_agent("iudex-phase1-best-0"), Setting(SCENARIO, SCENARIO))
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory, fighter: Fighter) -> Recording:
+def recording(tmp_path_factory, fighter):
     """A fight of an agent of the zoo."""
     folder = tmp_path_factory.mktemp("agent")
     record(fighter, SEEDS[:1], folder)
@@ -49,11 +47,11 @@ def recording(tmp_path_factory: pytest.TempPathFactory, fighter: Fighter) -> Rec
     return read_recording(path)
 
 
-def test_a_fight_is_recorded_as_it_is_played_without_a_recorder(recording: Recording, fighter: Fighter) -> None:
+def test_a_fight_is_recorded_as_it_is_played_without_a_recorder(recording, fighter):
     rollout = fighter.agent.rollout(make_game())
     raws, latest, completed = [], [], []
 
-    def keep() -> None:
+    def keep():
         raws.append(rollout.combat.raw[0].copy())
         latest.append(rollout.combat.latest[0].copy())
         completed.append(rollout.combat.completed[0].copy())
@@ -69,7 +67,7 @@ def test_a_fight_is_recorded_as_it_is_played_without_a_recorder(recording: Recor
         np.testing.assert_array_equal(ends, 1 + np.flatnonzero(np.array(completed)[:, index]))
 
 
-def test_rewards_and_values_are_those_of_the_agent(recording: Recording, fighter: Fighter) -> None:
+def test_rewards_and_values_are_those_of_the_agent(recording, fighter):
     played = fighter.agent.rollout(make_game()).play(SEEDS[:1], keep_decisions=True)
     last = fighter.agent.skills[-1]
     begins, _ = recording.decisions(last.name)
@@ -85,7 +83,7 @@ def test_rewards_and_values_are_those_of_the_agent(recording: Recording, fighter
         np.testing.assert_array_equal(recording.column(f"{skill.name}/action")[begun], values[begun].argmax(axis=1))
 
 
-def test_a_recorded_fight_is_drawn_as_the_simulator_drew_it(recording: Recording) -> None:
+def test_a_recorded_fight_is_drawn_as_the_simulator_drew_it(recording):
     game, scenario = make_game(), load_scenario(SCENARIO)
     game.reset(np.zeros(1, np.int64), scenario, SEEDS[:1])
     for row in range(len(recording) + 1):
@@ -96,14 +94,14 @@ def test_a_recorded_fight_is_drawn_as_the_simulator_drew_it(recording: Recording
             game.step(recording.controls[row : row + 1])
 
 
-def test_animations_have_the_same_words_by_their_ids_as_in_the_simulator(recording: Recording) -> None:
+def test_animations_have_the_same_words_by_their_ids_as_in_the_simulator(recording):
     words = AnimationWords.of(load_scenario(SCENARIO))
     for who, known in (("player", words.player), ("boss", words.boss)):
         ids = recording.column(f"{who}_animation")
         assert [known[one] for one in ids] == list(recording.column(f"{who}_doing"))
 
 
-def test_drawn_actions_are_marked_and_about_as_many_as_asked_for(oracles: Path) -> None:
+def test_drawn_actions_are_marked_and_about_as_many_as_asked_for(oracles):
     drawn = decided = 0
     for path in recording_files(oracles):
         one = read_recording(path)
@@ -114,11 +112,11 @@ def test_drawn_actions_are_marked_and_about_as_many_as_asked_for(oracles: Path) 
     assert 0.15 < drawn / decided < 0.25
 
 
-def test_fights_played_again_are_the_same_bit_for_bit(oracles: Path) -> None:
+def test_fights_played_again_are_the_same_bit_for_bit(oracles):
     assert [check_file(path).verdict for path in recording_files(oracles)] == ["same", "same"]
 
 
-def test_a_fight_that_is_there_is_never_overwritten(oracles: Path) -> None:
+def test_a_fight_that_is_there_is_never_overwritten(oracles):
     before = {path: path.read_bytes() for path in recording_files(oracles)}
     oracle = Fighter.oracle(SCENARIO, random=0.2)
     other = replace(oracle, played=tuple(replace(one, player="random") for one in oracle.played))
@@ -127,7 +125,7 @@ def test_a_fight_that_is_there_is_never_overwritten(oracles: Path) -> None:
     assert before == {path: path.read_bytes() for path in recording_files(oracles)}
 
 
-def test_an_interrupted_recording_goes_on_with_the_fights_that_are_missing(oracles: Path, tmp_path: Path) -> None:
+def test_an_interrupted_recording_goes_on_with_the_fights_that_are_missing(oracles, tmp_path):
     first, *_ = recording_files(oracles)
     (tmp_path / first.name).write_bytes(first.read_bytes())
     written: list[Path] = []
@@ -138,7 +136,7 @@ def test_an_interrupted_recording_goes_on_with_the_fights_that_are_missing(oracl
     assert record(Fighter.oracle(SCENARIO, random=0.3), SEEDS[:1], tmp_path) == 0
 
 
-def test_every_way_to_fight_has_names_of_its_own(fighter: Fighter) -> None:
+def test_every_way_to_fight_has_names_of_its_own(fighter):
     run, ways = open_agent("iudex-phase1-best-0"), list[Fighter]()
     for start in (None, "long"):
         for randomize in ((), ("dodge",), ("movement", "dodge"), SKILL_NAMES):
@@ -155,7 +153,7 @@ def test_every_way_to_fight_has_names_of_its_own(fighter: Fighter) -> None:
     assert not [name for name in others if name.startswith(("-", "."))]
 
 
-def test_fights_of_any_columns_lie_in_one_folder_and_are_not_played_again(tmp_path: Path) -> None:
+def test_fights_of_any_columns_lie_in_one_folder_and_are_not_played_again(tmp_path):
     run = open_agent("iudex-phase1-best-0")
     # What draws its actions values none.
     for randomize in ((), ("dodge",)):
@@ -166,7 +164,7 @@ def test_fights_of_any_columns_lie_in_one_folder_and_are_not_played_again(tmp_pa
     assert {path.parent for path in recording_files(tmp_path)} == {tmp_path}
 
 
-def test_a_run_is_named_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_named_by_its_folder(tmp_path, monkeypatch):
     for name in ("run", ".hidden", "graph/seed-3"):
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "run")
@@ -174,7 +172,7 @@ def test_a_run_is_named_by_its_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {place: run_name(Path(place)) for place in places} == places
 
 
-def test_a_header_says_what_the_columns_say(recording: Recording) -> None:
+def test_a_header_says_what_the_columns_say(recording):
     header = read_header(recording.path)
     raw, result = recording.raw, header.result
     assert (header.player, header.source, header.scenario) == ("iudex-phase1-best-0", "simulator", SCENARIO)
@@ -184,7 +182,7 @@ def test_a_header_says_what_the_columns_say(recording: Recording) -> None:
     assert set(recording.column("player")) == {"iudex-phase1-best-0"}
 
 
-def test_a_refilled_fight_keeps_what_every_blow_took(tmp_path: Path) -> None:
+def test_a_refilled_fight_keeps_what_every_blow_took(tmp_path):
     oracle = Fighter.oracle(SCENARIO)
     refilled = replace(oracle.agent.scenario, refill=True)
     standing = dict.fromkeys(SKILL_NAMES, ConstantScript(0)) | {"dodge": ConstantScript(1)}

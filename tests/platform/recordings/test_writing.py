@@ -1,11 +1,9 @@
 """The writer: whatever ticks it takes, a file gives back; and nothing is there before a fight is finished."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,8 +13,8 @@ from hypothesis.extra import numpy as hnp
 
 from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import read_recording
-from soulsgraph.recordings.format import Header, Identity, make_header
-from soulsgraph.recordings.recording import Appearance, FightWriter, seen_in
+from soulsgraph.recordings.format import make_header
+from soulsgraph.recordings.recording import FightWriter, seen_in, seen_of
 from soulsgraph_envs.combat.rollout import Outcome
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import HitWindow, load_scenario
@@ -28,8 +26,9 @@ SCENARIO = load_scenario("iudex-phase1")
 _WHOLE = [Raw.PLAYER_ANIMATION, Raw.BOSS_ANIMATION, Raw.FLASKS]
 
 
-def header_of(fight: str, **others: Any) -> Header:
-    return make_header(Identity(fight, "iudex-phase1", "person", "simulator", "somebody", **others), SCENARIO)
+def header_of(fight, **others):
+    who = {"source": "person", "driver": "simulator", "player": "somebody"}
+    return make_header(SCENARIO, fight=fight, scenario="iudex-phase1", **who, **others)
 
 
 HEADER = header_of("drawn")
@@ -47,7 +46,7 @@ _changes = st.builds(Change, _floats, st.floats(0.0, 10.0) | st.just(np.inf))
 
 
 @st.composite
-def raws(draw: st.DrawFn) -> np.ndarray:
+def raws(draw):
     raw = draw(hnp.arrays(np.float64, RAW_SIZE, elements=_floats))
     raw[_WHOLE] = draw(st.lists(st.integers(0, 30000), min_size=3, max_size=3))
     raw[Raw.LOCKED] = draw(st.sampled_from([0.0, 1.0]))
@@ -56,10 +55,10 @@ def raws(draw: st.DrawFn) -> np.ndarray:
 
 
 @st.composite
-def moments(draw: st.DrawFn) -> tuple[np.ndarray, int, Appearance]:
+def moments(draw):
     raw = draw(raws())
-    scene = draw(st.none() | st.just(1))
-    if scene:
+    scene = None
+    if draw(st.booleans()):
         scene = Scene(
             raw=raw,
             arena=SCENARIO.arena,
@@ -75,26 +74,27 @@ def moments(draw: st.DrawFn) -> tuple[np.ndarray, int, Appearance]:
             boss_change=draw(_changes),
             build_up=draw(_shares),
         )
-    seen = Appearance(scene, draw(st.none() | st.text(max_size=9)), draw(st.none() | st.text(max_size=9)))
-    return raw, draw(st.integers(0, int(ALL_CONTROLS))) & int(ALL_CONTROLS), seen
+    names = {f"{who}_animation_name": draw(st.none() | st.text(max_size=9)) for who in ("player", "boss")}
+    controls = draw(st.integers(0, int(ALL_CONTROLS))) & int(ALL_CONTROLS)
+    return raw, controls, names if scene is None else {**seen_of(scene), **names}, scene
 
 
 @settings(max_examples=20, deadline=None)
 @given(ticks=st.lists(moments(), min_size=2, max_size=4), outcome=st.sampled_from(get_args(Outcome)))
-def test_a_file_gives_back_what_the_writer_took(ticks: list[Any], outcome: Outcome) -> None:
+def test_a_file_gives_back_what_the_writer_took(ticks, outcome):
     with TemporaryDirectory() as folder:
         writer = FightWriter(Path(folder), HEADER)
-        for raw, controls, seen in ticks[:-1]:
+        for raw, controls, seen, _ in ticks[:-1]:
             writer.add(raw, controls, seen)
         found = read_recording(writer.finish(ticks[-1][0], outcome, ticks[-1][2]))
-    np.testing.assert_array_equal(found.raw, [raw for raw, _, _ in ticks])
-    assert found.controls.tolist() == [*(controls for _, controls, _ in ticks[:-1]), 0]
+    np.testing.assert_array_equal(found.raw, [raw for raw, *_ in ticks])
+    assert found.controls.tolist() == [*(controls for _, controls, *_ in ticks[:-1]), 0]
     assert (found.header.result.outcome, len(found)) == (outcome, len(ticks) - 1)
-    for row, (_, _, seen) in enumerate(ticks):
-        scene, drawn = seen.scene, found.scene(row)
+    for row, (*_, seen, scene) in enumerate(ticks):
+        drawn = found.scene(row)
         if scene is None:
             assert (drawn.areas, drawn.invulnerable) == ((), False)
-            assert drawn.boss.name == (seen.boss_animation or "")
+            assert drawn.boss.name == (seen["boss_animation_name"] or "")
             continue
         for name in ("areas", "until_hit_s", "invulnerable", "player_change", "boss_change", "build_up", "phase"):
             assert getattr(drawn, name) == getattr(scene, name)
@@ -103,7 +103,7 @@ def test_a_file_gives_back_what_the_writer_took(ticks: list[Any], outcome: Outco
         assert drawn.player.moment == scene.player.moment
 
 
-def play(writer: FightWriter, seed: int, ticks: int) -> Path:
+def play(writer, seed, ticks):
     """Let somebody hold and press a few keys."""
     game = make_game()
     raw = game.reset(np.zeros(1, np.int64), SCENARIO, np.array([seed], np.uint64))[0].copy()
@@ -115,7 +115,7 @@ def play(writer: FightWriter, seed: int, ticks: int) -> Path:
     return writer.finish(raw, "cut", seen_in(game, raw, words))
 
 
-def test_a_persons_fight_in_the_simulator_is_the_same_when_it_is_played_again(tmp_path: Path) -> None:
+def test_a_persons_fight_in_the_simulator_is_the_same_when_it_is_played_again(tmp_path):
     path = play(FightWriter(tmp_path, header_of("played", seed=2**64 - 5)), 2**64 - 5, 40)
     assert check_file(path).verdict == "same"
     recording = read_recording(path)
@@ -125,7 +125,7 @@ def test_a_persons_fight_in_the_simulator_is_the_same_when_it_is_played_again(tm
     assert check_file(without).verdict == "whole"
 
 
-def test_nothing_is_written_before_a_fight_is_finished(tmp_path: Path) -> None:
+def test_nothing_is_written_before_a_fight_is_finished(tmp_path):
     writer = FightWriter(tmp_path / "fights", HEADER)
     writer.add(np.zeros(RAW_SIZE), 0)
     assert len(writer) == 1
@@ -134,7 +134,7 @@ def test_nothing_is_written_before_a_fight_is_finished(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "fights").iterdir()] == ["drawn.parquet"]
 
 
-def test_what_cannot_be_written_is_refused_before_the_fight(tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_refused_before_the_fight(tmp_path):
     with pytest.raises(SoulsGraphError, match="tick"):
         FightWriter(tmp_path, HEADER).finish(np.zeros(RAW_SIZE), "cut")
     for header, name in (
