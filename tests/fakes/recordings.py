@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from soulsgraph.recordings.files import Recording, read_recording, recording_files
 from soulsgraph.recordings.format import HEADER_KEY
 
 
@@ -25,3 +26,8 @@ def changed(table: pa.Table, name: str, values: object) -> pa.Table:
     """Return a table with other values in a column."""
     place = table.column_names.index(name)
     return table.set_column(place, table.field(place), pa.array(values, table.field(place).type))
+
+
+def read_all(folder: Path) -> list[Recording]:
+    """Read every recording of a folder."""
+    return [read_recording(path) for path in recording_files(folder)]

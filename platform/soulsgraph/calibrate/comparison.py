@@ -34,10 +34,6 @@ _DRAWS, _LONGEST_WAIT_S, _BINS = 4, 8.0, 4
 OnStep = Callable[[], None]
 
 
-def silent() -> None:
-    """Take no notice of a step."""
-
-
 #: In place of digits: ratios are shown in percent.
 PERCENT = -1
 
@@ -211,7 +207,7 @@ def _apart(one: Doubles, other: Doubles) -> float | None:
 
 
 def compare(
-    fights: Sequence[ReadFight], scenario: Scenario, seed: int = EVALUATION_SEED, on_step: OnStep = silent
+    fights: Sequence[ReadFight], scenario: Scenario, seed: int = EVALUATION_SEED, on_step: OnStep = lambda: None
 ) -> FightComparison:
     """Put recorded rows into the simulator by a scenario's data and compare what follows with what was recorded.
 
@@ -272,16 +268,16 @@ def _replayed(rows: RowReplay, starts: Integers, ends: Integers, seed: int, stre
     """Return what followed from rows until others, recorded and replayed."""
     # A boss that begins no move of its own: which one it would be is drawn, and no error of the data.
     seeds = derive_seeds(seed, _STREAM, stream, np.arange(len(starts)))
-    played = rows.play(starts, (rows.at[ends] - rows.at[starts])[:, None], seeds, no_attack=1)
+    played = rows.play(starts, rows.at[ends] - rows.at[starts], seeds, no_attack=1)
     arrived, unknown, lost = (
         counted[ends] - counted[starts]
         for counted in map(np.cumsum, (rows.struck, np.isnan(rows.lost_hp), np.nan_to_num(rows.lost_hp)))
     )
-    errors = row_errors(played.raw[:, 0], rows.raw[ends])
+    errors = row_errors(played.raw, rows.raw[ends])
     errors["boss_animation"] = np.where(rows.blended[ends], np.nan, errors["boss_animation"])
     struck, lost_hp = arrived > 0, np.where(unknown > 0, np.nan, lost)
-    errors["struck"] = (struck != played.struck[:, 0]).astype(np.float64)
-    return SpanErrors(errors, struck, played.struck[:, 0], lost_hp, played.lost_hp[:, 0])
+    errors["struck"] = (struck != played.struck).astype(np.float64)
+    return SpanErrors(errors, struck, played.struck, lost_hp, played.lost_hp)
 
 
 def row_errors(simulated: RawValues, recorded: RawValues) -> dict[str, Doubles]:
@@ -341,7 +337,7 @@ def _simulated_starts(rows: RowReplay, moving: Flags, seed: int) -> _Starts:
                 begun[lane] = (float(_distances(was[[place]])[0]), title, wait)
         before[lanes] = raw
 
-    frames = np.full((len(starts), 1), round(_LONGEST_WAIT_S * FRAMES_PER_S))
+    frames = np.full(len(starts), round(_LONGEST_WAIT_S * FRAMES_PER_S))
     rows.play(starts, frames, derive_seeds(seed, _STREAM, 1, np.arange(len(starts))), see)
     found = [begun[lane] for lane in sorted(begun)]
     distances, chosen, waits = ([one[place] for one in found] for place in range(3))

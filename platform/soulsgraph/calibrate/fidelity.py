@@ -25,7 +25,6 @@ from soulsgraph.calibrate.comparison import (
     Measure,
     OnStep,
     compare,
-    silent,
 )
 from soulsgraph.calibrate.floor import fighter_of, floor_fights
 from soulsgraph.calibrate.rows import ReadFight
@@ -159,7 +158,7 @@ def measure_fidelity(
     scenarios: Sequence[str],
     episodes: int = 400,
     seed: int = EVALUATION_SEED,
-    on_step: OnStep = silent,
+    on_step: OnStep = lambda: None,
 ) -> Fidelity:
     """Measure how wrong scenarios, by names or paths, are about recorded fights.
 

@@ -194,8 +194,8 @@ def lunge_fits(key: str, ticks: Ticks, contact: float, move: Move | None, factor
     if count < _FEWEST:
         still = not count and _longest_gap_s(clear, float(ticks.end_s.max())) < _UNSEEN_S
         return [values[0].fit(0.0, (0.0, 0.0), len(speed)), *values[1:]] if still else values
-    begins, ends, speeds, rms = _fit_span(clear, shipped[0])
-    begin, end, best = begins[0], ends[0], speeds[0]
+    begins, ends, speeds, chosen, rms = _fit_span(clear, shipped[0])
+    begin, end, best = (float(one[chosen]) for one in (begins, ends, speeds))
     unlike = rms > 0.3 * best * float(np.median(clear.lasted_s))
     wide = 0.75 * FRAME_S if rms < 0.03 else 4.0 * FRAME_S
     whole = (clear.begin_s >= begin - 1e-6) & (clear.end_s <= end + 1e-6)
@@ -204,9 +204,9 @@ def lunge_fits(key: str, ticks: Ticks, contact: float, move: Move | None, factor
     earliest = clear.end_s[~going & (clear.end_s <= begin + FRAME_S)].max(initial=0.0)
     latest = clear.begin_s[~going & (clear.begin_s >= end - FRAME_S)].min(initial=np.inf)
     spans = (
-        ((1.0 - loose) * min(speeds), (1.0 + loose) * max(speeds)),
-        (min(min(begins) - wide, begin, float(earliest)), max(begins) + wide),
-        (min(ends) - wide, max(max(ends) + wide, end, float(latest))),
+        ((1.0 - loose) * float(speeds.min()), (1.0 + loose) * float(speeds.max())),
+        (min(float(begins.min()) - wide, begin, float(earliest)), float(begins.max()) + wide),
+        (float(ends.min()) - wide, max(float(ends.max()) + wide, end, float(latest))),
     )
     return [
         value.fit(one, span, count, unlike) for value, one, span in zip(values, (best, begin, end), spans, strict=True)
@@ -220,42 +220,32 @@ def _longest_gap_s(ticks: Ticks, until_s: float) -> float:
     return float((np.append(ticks.begin_s[order], until_s) - seen).max())
 
 
-def _fit_span(
-    ticks: Ticks, shipped: float | None
-) -> tuple[tuple[float, float, float], tuple[float, float, float], tuple[float, float, float], float]:
-    """Return begin, end and speed of the one span of whole frames that best explains the way gone, and what is left.
+def _fit_span(ticks: Ticks, shipped: float | None) -> tuple[Doubles, Doubles, Doubles, int, float]:
+    """Return begins, ends and speeds of the spans of whole frames that best explain the way gone, and what is left.
 
-    Each is the estimate with the least and the most of all spans that explain it as well: a tick that was gone all
-    through at one speed may have been gone for a frame at six times that. The shipped speed decides between these.
+    All of them explain it as well: a tick that was gone all through at one speed may have been gone for a frame at six
+    times that. The shipped speed decides between them: which one it is comes before what is left.
     """
     begins, ends = ticks.begin_s * FRAMES_PER_S, ticks.end_s * FRAMES_PER_S
-    going = ticks.ahead_m > _STILL_M_S * ticks.lasted_s
+    gone, going = ticks.ahead_m[:, None], ticks.ahead_m > _STILL_M_S * ticks.lasted_s
     early, late = np.floor(begins[going].min()), np.ceil(ends[going].max())
     firsts = np.arange(early - 1, np.floor(max(np.quantile(begins[going], 0.1), early)) + 14)
     lasts = np.arange(np.floor(min(np.quantile(ends[going], 0.9), late)) - 14, late + 2)
     costs, speeds = np.full((2, len(firsts), len(lasts)), np.inf)
     for place, first in enumerate(firsts):
-        inside = np.minimum(ends[:, None], lasts) - np.maximum(begins[:, None], first)
-        inside = np.clip(inside, 0.0, None) * FRAME_S
-        speeds[place] = (inside * ticks.ahead_m[:, None]).sum(axis=0) / np.maximum((inside**2).sum(axis=0), 1e-12)
-        wrong = np.abs(ticks.ahead_m[:, None] - speeds[place] * inside)
+        inside = np.clip(np.minimum(ends[:, None], lasts) - np.maximum(begins[:, None], first), 0.0, None) * FRAME_S
+        speeds[place] = (inside * gone).sum(axis=0) / np.maximum((inside**2).sum(axis=0), 1e-12)
+        wrong = np.abs(gone - speeds[place] * inside)
         # Of a tick that a wall or a body cut short one does not know it: large misses count as moderate ones.
         costs[place] = np.where(lasts > first, np.minimum(wrong, 0.15).mean(axis=0), np.inf)
     rows, columns = np.nonzero(costs <= costs.min() + _ALIKE_M)
     alike = speeds[rows, columns]
     chosen = int(np.argmin(alike if not shipped else np.abs(np.log(np.maximum(alike, 1e-9) / shipped))))
-    first, last = firsts[rows[chosen]], lasts[columns[chosen]]
-    whole = (begins >= first) & (ends <= last)
+    whole = (begins >= firsts[rows[chosen]]) & (ends <= lasts[columns[chosen]])
     if whole.sum() >= _FEWEST:
-        alike = np.array([np.median(ticks.ahead_m[whole] / ticks.lasted_s[whole])])
-    begun, ended = np.maximum(firsts[rows], 0.0) * FRAME_S, lasts[columns] * FRAME_S
-    chosen_speed = alike[min(chosen, len(alike) - 1)]
-    return (
-        (float(max(first, 0.0) * FRAME_S), float(begun.min()), float(begun.max())),
-        (float(last * FRAME_S), float(ended.min()), float(ended.max())),
-        (float(chosen_speed), float(alike.min()), float(alike.max())),
-        float(costs[rows[chosen], columns[chosen]]),
-    )
+        alike = np.full(len(alike), np.median(ticks.ahead_m[whole] / ticks.lasted_s[whole]))
+    begun, cost = np.maximum(firsts[rows], 0.0) * FRAME_S, float(costs[rows[chosen], columns[chosen]])
+    return begun, lasts[columns] * FRAME_S, alike, chosen, cost
 
 
 def leap_fit(value: ValueFit, ticks: Ticks, opens_s: tuple[float, float, float]) -> ValueFit:

@@ -58,10 +58,9 @@ _NEVER = np.iinfo(np.int64).max // 2
 
 
 class ReplayOutcome(NamedTuple):
-    """What became of rows that were put into the simulator, at several moments each: (rows, moments, ...).
+    """What became of rows that were put into the simulator for a time: raw values (rows, 25), and (rows,) each.
 
-    `raw` (rows, moments, 25) are NaN where there is no such moment. `struck` is whether a blow arrived until then,
-    `lost_hp` what blows cost the player until then.
+    `struck` is whether a blow arrived until then, `lost_hp` what blows cost the player until then.
     """
 
     raw: RawValues
@@ -347,28 +346,25 @@ class RowReplay:
         frames: Integers,
         seeds: Seeds,
         each: Callable[[int, Integers, RawValues], None] | None = None,
-        **fixed: int,
+        no_attack: int = 0,
     ) -> ReplayOutcome:
-        """Put rows `starts` (n,) into lanes and play the recorded controls on; report the moments `frames` (n, m).
+        """Put rows `starts` (n,) into lanes and play the recorded controls on for a number of `frames` (n,).
 
-        A moment is a number of frames, -1 for none. `seeds` (n,) are the lanes' streams; `fixed` are fields of the
-        lanes that are set otherwise than the rows say. `each` is called after every frame with its number, the lanes
-        that are played, and their raw values.
+        `seeds` (n,) are the lanes' streams; with `no_attack` the boss begins no move of its own. `each` is called after
+        every frame with its number, the lanes that are played, and their raw values.
         """
-        shape = frames.shape
-        whole = ReplayOutcome(np.full((*shape, len(Raw)), np.nan), np.zeros(shape, np.bool_), np.full(shape, np.nan))
-        knocks = self.actions["id"][list(_KNOCKS)]
-        for first in range(0, len(starts), _LANES):
+        count, knocks = len(starts), self.actions["id"][list(_KNOCKS)]
+        whole = ReplayOutcome(np.full((count, len(Raw)), np.nan), np.zeros(count, np.bool_), np.full(count, np.nan))
+        for first in range(0, count, _LANES):
             part = slice(first, first + _LANES)
-            own, moments = starts[part], frames[part]
+            own, longest = starts[part], frames[part]
             game = Simulator(len(own), FRAME_S)
             game.reset(np.arange(len(own)), self.scenario, seeds[part])
             state = game.get_state()
             for name in state["fights"]:
-                state["fights"][name][:] = fixed.get(name, self.lanes[name][own])
+                state["fights"][name][:] = self.lanes[name][own] if name != "no_attack" else no_attack
             game.set_state(state)
             hp, lost, struck = self.lanes["player_hp"][own], np.zeros(len(own)), np.zeros(len(own), np.bool_)
-            longest = moments.max(axis=1)
             for frame in range(int(longest.max(initial=0))):
                 active, at = longest > frame, self.at[own] + frame
                 # Nothing is held or pressed after the end of the fight.
@@ -378,9 +374,9 @@ class RowReplay:
                 knocked = np.isin(raw[:, Raw.PLAYER_ANIMATION], knocks) & (raw[:, Raw.PLAYER_ANIMATION_TIME_S] == 0.0)
                 struck |= active & (knocked | (fell > 0.0))
                 lost, hp = lost + np.maximum(fell, 0.0), raw[:, Raw.PLAYER_HP].copy()
-                rows, reached = np.nonzero(moments == frame + 1)
+                reached = np.flatnonzero(longest == frame + 1)
                 for kept, values in zip(whole, (raw, struck, lost), strict=True):
-                    kept[first + rows, reached] = values[rows]
+                    kept[first + reached] = values[reached]
                 if each is not None:
                     each(frame + 1, first + np.flatnonzero(active), raw[active])
         return whole

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from gymnasium.envs.registration import EnvSpec
@@ -17,7 +19,6 @@ from soulsgraph.recordings.files import Recording, RecordingError, read_recordin
 from soulsgraph.recordings.format import Header, PlayedSkill
 from soulsgraph.recordings.recording import fixed_lists
 from soulsgraph_envs import id_of
-from soulsgraph_envs.combat.rollout import Flags, Floats, Integers
 from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import whole_file, whole_folder
@@ -25,36 +26,22 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.skill_env import observation_space
 from soulsgraph_envs.skills import make_skill
 
-#: RLlib's columns, and what they are of an episode.
-_COLUMNS = {
-    "obs": "observations",
-    "new_obs": "next_observations",
-    "actions": "actions",
-    "rewards": "rewards",
-    "terminateds": "terminated",
-    "truncateds": "truncated",
-}
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,100}-v[0-9]{1,6}")
 
 
 @dataclass(frozen=True)
 class SkillEpisode:
-    """The finished decisions of a skill in one fight, (n,) or (n, size) each, and the fight's header.
+    """The finished decisions of a skill in one fight by RLlib's columns, (n,) or (n, size) each, and its header.
 
-    `terminated` is a death or a win, `truncated` the horizon or a cut; both only in the last decision.
+    `terminateds` is a death or a win, `truncateds` the horizon or a cut; both only in the last decision.
     """
 
     header: Header
     skill: PlayedSkill
-    observations: Floats
-    next_observations: Floats
-    actions: Integers
-    rewards: Floats
-    terminated: Flags
-    truncated: Flags
+    columns: Mapping[str, npt.NDArray[Any]]
 
     def __len__(self) -> int:
-        return len(self.actions)
+        return len(self.columns["actions"])
 
     @classmethod
     def of(cls, recording: Recording, skill: str) -> SkillEpisode:
@@ -72,16 +59,15 @@ class SkillEpisode:
         observed, last = recording.column(f"{skill}/observation"), np.zeros(len(begins), np.bool_)
         last[-1:] = True
         over = header.result.outcome in ("won", "died")
-        return cls(
-            header,
-            played[skill],
-            observations=observed[begins],
-            next_observations=observed[ends],
-            actions=recording.column(f"{skill}/action")[begins].astype(np.int64),
-            rewards=recording.column(f"{skill}/reward")[begins],
-            terminated=last & over,
-            truncated=last & (not over),
-        )
+        columns = {
+            "obs": observed[begins],
+            "new_obs": observed[ends],
+            "actions": recording.column(f"{skill}/action")[begins].astype(np.int64),
+            "rewards": recording.column(f"{skill}/reward")[begins],
+            "terminateds": last & over,
+            "truncateds": last & (not over),
+        }
+        return cls(header, played[skill], columns)
 
 
 def read_episodes(folder: Path, skill: str) -> list[SkillEpisode]:
@@ -118,9 +104,8 @@ def export_rllib(folder: Path, skill: str, path: Path) -> int:
     if path.exists():
         raise RecordingError(path, "no file of that name", "one, which is never overwritten", "choose another name")
     episodes = read_episodes(folder, skill)
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(one, own) for one in episodes]) for name, own in _COLUMNS.items()
-    }
+    parts = [one.columns for one in episodes]
+    columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     columns |= {name: fixed_lists(columns[name]) for name in ("obs", "new_obs")}
     steps = np.concatenate([np.arange(len(one)) for one in episodes])
     fights = [one.header.fight for one in episodes for _ in range(len(one))]
@@ -156,7 +141,7 @@ def export_minari(folder: Path, skill: str, datasets: Path, name: str) -> int:
     if spec is not None and {*scenarios} <= {*shipped_names("scenario")}:
         bounds = observation_space(make_skill(skill, header.options), *map(load_scenario, scenarios))
         # A real game may leave the simulator's bounds.
-        seen = np.vstack([part for one in episodes for part in (one.observations, one.next_observations)])
+        seen = np.vstack([part for one in episodes for part in (one.columns["obs"], one.columns["new_obs"])])
         low, high = np.minimum(bounds.low, seen.min(axis=0)), np.maximum(bounds.high, seen.max(axis=0))
         space = gymnasium.spaces.Box(low, high, dtype=np.float32)
         # The environment of the skill's id has what the skill observes by default, and one scenario.
@@ -174,13 +159,13 @@ def export_minari(folder: Path, skill: str, datasets: Path, name: str) -> int:
         storage.update_episodes(
             minari.data_collector.EpisodeBuffer(
                 id=number,
-                observations=np.vstack([one.observations, one.next_observations[-1:]]),
-                actions=one.actions,
-                rewards=list(one.rewards),
-                terminations=list(one.terminated),
-                truncations=list(one.truncated),
+                observations=np.vstack([one["obs"], one["new_obs"][-1:]]),
+                actions=one["actions"],
+                rewards=list(one["rewards"]),
+                terminations=list(one["terminateds"]),
+                truncations=list(one["truncateds"]),
                 infos={},
             )
-            for number, one in enumerate(episodes)
+            for number, one in enumerate(episode.columns for episode in episodes)
         )
     return len(episodes)

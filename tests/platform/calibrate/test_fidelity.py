@@ -6,18 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from fakes.drawn_fights import drawn_fight
+from fakes.recordings import read_all
 from soulsgraph.calibrate.comparison import BETWEEN, MEASURES, WITHIN, BossBehaviour, FightComparison, compare
 from soulsgraph.calibrate.fidelity import STEPS, fidelity_tables, measure_fidelity
 from soulsgraph.calibrate.fidelity_page import write_fidelity
 from soulsgraph.calibrate.floor import fighter_of
 from soulsgraph.calibrate.rows import ReadFight, read_alike
 from soulsgraph.pages.report import DATA, PAGE
-from soulsgraph.recordings.files import read_recording, recording_files
-from soulsgraph.recordings.format import READINGS, SEEN
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds
 from soulsgraph.zoo import open_agent
@@ -26,33 +24,22 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 
 SHIPPED = "iudex-phase1"
-#: What a running game's recording has beside readings, controls and keys.
-_READ = ("player_animation_name", "boss_animation_read", "phase")
 
 
-def _altered(folder, *changes):
-    """Write a boss that differs from the shipped one, and its scenario; return the scenario's path."""
-    boss = folder / "boss.toml"
-    boss.write_text("\n".join([f'based_on = "{SHIPPED}"', 'name = "Altered"', *changes]) + "\n")
-    return _written(folder, boss)
-
-
-def _written(folder, boss):
-    scenario = folder / "altered.toml"
+def _beside_shipped(boss, text):
+    """Return the comparison of fights against a boss with the shipped data, and with its own."""
+    boss.write_text(text)
+    scenario = boss.with_name("altered.toml")
     scenario.write_text(f'based_on = "{SHIPPED}"\nname = "altered"\nboss = "{boss}"\n')
-    return str(scenario)
-
-
-def _recorded(folder, scenario, fights=4):
-    record(Fighter.oracle(scenario, random=0.3), evaluation_seeds(5, fights), folder)
-    return read_alike(folder)
+    fights = _drawn(str(scenario))
+    return [compare(fights, load_scenario(name)) for name in (SHIPPED, scenario)]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Four fights of an oracle that often errs."""
     folder = tmp_path_factory.mktemp("fidelity") / "fights"
-    _recorded(folder, SHIPPED)
+    record(Fighter.oracle(SHIPPED, random=0.3), evaluation_seeds(5, 4), folder)
     return folder
 
 
@@ -87,9 +74,8 @@ def _drawn(scenario):
 
 
 def test_a_boss_that_turns_faster_shows_in_its_heading(tmp_path):
-    scenario = _altered(tmp_path, "[motion]", "turn_rad_s = 2.86")
-    fights = _drawn(scenario)
-    shipped, true = (compare(fights, load_scenario(name)) for name in (SHIPPED, scenario))
+    quick = f'based_on = "{SHIPPED}"\nname = "Altered"\n[motion]\nturn_rad_s = 2.86\n'
+    shipped, true = _beside_shipped(tmp_path / "boss.toml", quick)
     errors, floor = (one.spans[BETWEEN, 0.5].errors["boss_heading"] for one in (shipped, true))
     # It turns by its rate alone in few rows.
     assert errors.mean() > 0.001 > 5 * floor.mean()
@@ -97,33 +83,12 @@ def test_a_boss_that_turns_faster_shows_in_its_heading(tmp_path):
 
 
 def test_blows_of_another_reach_agree_less_often(tmp_path):
-    data, boss = find("boss", SHIPPED).read_text(encoding="utf-8"), tmp_path / "short.toml"
-    boss.write_text(re.sub(r"reach_m = ([0-9.]+)", lambda text: f"reach_m = {float(text[1]) * 0.6:.3f}", data))
-    scenario = _written(tmp_path, boss)
-    fights = _drawn(scenario)
-    shipped, true = (compare(fights, load_scenario(name)) for name in (SHIPPED, scenario))
+    data = find("boss", SHIPPED).read_text(encoding="utf-8")
+    short = re.sub(r"reach_m = ([0-9.]+)", lambda text: f"reach_m = {float(text[1]) * 0.6:.3f}", data)
+    shipped, true = _beside_shipped(tmp_path / "short.toml", short)
     agreed, floor = shipped.spans[WITHIN, 0.5].struck_in_both, true.spans[WITHIN, 0.5].struck_in_both
     assert agreed + 0.1 < floor > 0.9
     assert shipped.simulated.struck.sum() > shipped.recorded.struck.sum()
-
-
-def test_columns_that_a_game_lacks_change_no_value(folder, own):
-    lacking = [column.name for column in SEEN if column.name not in _READ]
-    fights = []
-    for path in recording_files(folder):
-        recording = read_recording(path)
-        table = recording.table
-        assert {column.name for column in READINGS.values()}.isdisjoint(lacking)
-        for name in lacking:
-            place, kind = table.column_names.index(name), table.schema.field(name).type
-            table = table.set_column(place, table.schema.field(name), pa.nulls(len(table), kind))
-        fights.append(ReadFight.of(replace(recording, table=table)))
-    again = compare(fights, load_scenario(SHIPPED))
-    for one, other in zip(own.spans.values(), again.spans.values(), strict=True):
-        for name, values in one.errors.items():
-            np.testing.assert_array_equal(values, other.errors[name])
-    assert own.behaviour() == again.behaviour()
-    assert own.moves() == again.moves()
 
 
 def test_the_same_seed_measures_the_same(folder, own):
@@ -199,7 +164,7 @@ def test_fights_that_cannot_be_compared_are_refused_by_name(folder, tmp_path):
     record(Fighter.oracle("iudex-phase2"), evaluation_seeds(5, 1), mixed)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "fight.parquet").write_bytes(b"PAR1 and something else PAR1")
-    recording, fights = read_recording(recording_files(folder)[0]), read_alike(folder)
+    recording, fights = read_all(folder)[0], read_alike(folder)
     fleet = replace(recording, header=replace(recording.header, source="fleet"))
     blank = [replace(fight, raw=np.full_like(fight.raw, np.nan)) for fight in fights]
     refused: list[tuple[Callable[[], object], str]] = [

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from fakes.drawn_fights import drawn_fight
 from soulsgraph.calibrate.comparison import WITHIN, compare
@@ -33,9 +34,9 @@ def _controls(ticks):
 def test_even_ticks_without_delay_are_those_of_the_simulator_bit_for_bit():
     scenario = load_scenario(SHIPPED)
     even, plain = UnevenSimulator(0.1, np.array([6]), np.array([0])), Simulator(1)
-    np.testing.assert_array_equal(even.reset(_LANE, scenario, _SEED), plain.reset(_LANE, scenario, _SEED))
+    assert_array_equal(even.reset(_LANE, scenario, _SEED), plain.reset(_LANE, scenario, _SEED))
     for controls in _controls(200):
-        np.testing.assert_array_equal(even.step(controls), plain.step(controls))
+        assert_array_equal(even.step(controls), plain.step(controls))
     assert even.clocks[7] == list(range(0, 1201, 6))
     assert even.tick_s == 0.1
 
@@ -47,7 +48,7 @@ def test_ticks_are_as_long_as_those_drawn_from_and_the_same_for_the_same_seed():
         game.reset(_LANE, scenario, _SEED)
         rows.append([game.step(controls)[0].copy() for controls in _controls(60)])
         assert set(np.diff(game.clocks[7])) == {3, 4, 11}
-    np.testing.assert_array_equal(rows[0], rows[1])
+    assert_array_equal(rows[0], rows[1])
 
 
 @pytest.mark.parametrize("delay", [0, 2])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 
 from fakes.drawn_fights import drawn_fight
 from soulsgraph.calibrate.comparison import BETWEEN, HORIZONS_S, WITHIN, compare, row_errors
@@ -51,14 +52,14 @@ def test_the_true_data_go_on_as_the_fight_did_also_by_a_clock_that_is_not_even(s
     fight, _ = drawn_fight(seed, frames=(3, 8) if jitter else (6, 6))
     rows = RowReplay([fight], load_scenario("iudex-phase1"))
     starts = np.flatnonzero(rows.usable[:-1] & (rows.instance[1:] == rows.instance[:-1]))
-    frames = (rows.at[starts + 1] - rows.at[starts])[:, None]
+    frames = rows.at[starts + 1] - rows.at[starts]
     played = rows.play(starts, frames, np.arange(len(starts), dtype=np.uint64), no_attack=1)
-    errors = row_errors(played.raw[:, 0], fight.raw[starts + 1])
+    errors = row_errors(played.raw, fight.raw[starts + 1])
     assert len(starts) > 150
     for name, most in (("player_place", 0.02), ("boss_place", 0.02), ("boss_heading", 0.001), ("stamina", 0.01)):
         assert np.quantile(errors[name], 0.9) <= most, name
     assert errors["player_animation"].mean() < 0.02
-    assert (played.struck[:, 0] != rows.struck[starts + 1]).mean() < 0.02
+    assert (played.struck != rows.struck[starts + 1]).mean() < 0.02
 
 
 def test_a_fight_in_two_phases_is_replayed_in_both():
@@ -97,7 +98,7 @@ def test_the_boss_is_known_by_what_the_game_says_of_it_and_an_unknown_move_is_le
     idle = fight.raw.copy()
     idle[moving, Raw.BOSS_ANIMATION] = before.stances["id"][0][Stance.STAND]
     after = RowReplay([replace(fight, raw=idle, boss_read=read)], scenario)
-    np.testing.assert_array_equal(after.move, before.move)
+    assert_array_equal(after.move, before.move)
     unknown = np.where(before.move < 0, None, "Attack9999")
     lost = RowReplay([replace(fight, boss_read=unknown)], scenario)
     assert not lost.usable[moving].any()

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 
+from fakes.recordings import read_all
 from soulsgraph.recordings.clock import measured_clock, rebuilt_clock
-from soulsgraph.recordings.files import Recording, read_recording, recording_files
+from soulsgraph.recordings.files import Recording
 from soulsgraph_envs.core.state import RAW_SIZE, Raw
 
 FRAME_S = 1.0 / 60.0
@@ -68,25 +70,25 @@ def test_steps_without_a_clock_take_their_nominal_time_at_the_others_rate():
     raw = np.zeros((40, RAW_SIZE))
     animate(raw, Raw.BOSS_ANIMATION, times_s, [10.0], [1.0])
     raw[20:22, Raw.BOSS_ANIMATION + 1] = [9.0, 0.5]
-    np.testing.assert_allclose(rebuilt_clock(shown(raw)), times_s, atol=1e-9)
+    assert_allclose(rebuilt_clock(shown(raw)), times_s, atol=1e-9)
 
 
 def test_loops_and_animations_that_stand_at_their_end_are_told_apart():
     times_s = np.arange(30) * 0.07
     raw = np.zeros((30, RAW_SIZE))
     raw[:, Raw.BOSS_ANIMATION + 1], raw[:, Raw.BOSS_ANIMATION + 2] = times_s % 1.0, 1.0
-    np.testing.assert_allclose(rebuilt_clock(shown(raw)), times_s, atol=1e-9)
+    assert_allclose(rebuilt_clock(shown(raw)), times_s, atol=1e-9)
     # The player's animation is over after a second and stands; the boss's alone shows the time.
     raw[:, Raw.PLAYER_ANIMATION + 1], raw[:, Raw.PLAYER_ANIMATION + 2] = np.minimum(times_s, 1.0), 1.0
-    np.testing.assert_allclose(rebuilt_clock(shown(raw)), times_s, atol=1e-9)
+    assert_allclose(rebuilt_clock(shown(raw)), times_s, atol=1e-9)
 
 
 def test_a_measured_clock_is_taken_unless_it_lacks_a_row_or_runs_back():
     raw = np.full((5, RAW_SIZE), np.nan)
     measured = np.array([0.0, 0.11, 0.2, 0.33, 0.4])
-    np.testing.assert_array_equal(rebuilt_clock(shown(raw, measured)), measured)
+    assert_array_equal(rebuilt_clock(shown(raw, measured)), measured)
     for wrong in (np.array([0.0, 0.1, np.nan, 0.3, 0.4]), measured[::-1], np.full(5, np.inf)):
-        np.testing.assert_allclose(rebuilt_clock(shown(raw, wrong)), np.arange(5) * 0.1)
+        assert_allclose(rebuilt_clock(shown(raw, wrong)), np.arange(5) * 0.1)
     assert rebuilt_clock(shown(raw[:1])).tolist() == [0.0]
 
 
@@ -102,14 +104,14 @@ def test_the_games_own_clock_is_taken_where_it_is_fine_and_moves(name):
         "back": np.array([7.003, 7.103, 7.101, 7.303]),
     }[name]
     expected = game_s - game_s[0] if name in ("finer", "twice the same") else elapsed_s
-    np.testing.assert_allclose(measured_clock(elapsed_s, game_s), expected)
+    assert_allclose(measured_clock(elapsed_s, game_s), expected)
 
 
 def test_a_simulated_fight_has_the_simulators_clock_which_its_animations_show(fights):
-    recording = read_recording(recording_files(fights)[0])
+    recording = read_all(fights)[0]
     clock_s = recording.column("clock_s")
-    np.testing.assert_allclose(clock_s, np.arange(len(recording) + 1) * 0.1, atol=1e-9)
-    np.testing.assert_allclose(rebuilt_clock(shown(recording.raw)), clock_s, atol=0.1)
+    assert_allclose(clock_s, np.arange(len(recording) + 1) * 0.1, atol=1e-9)
+    assert_allclose(rebuilt_clock(shown(recording.raw)), clock_s, atol=0.1)
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.7])
@@ -118,4 +120,4 @@ def test_a_measured_clock_that_runs_on_without_the_game_is_not_taken(factor):
     raw = np.zeros((len(times_s), RAW_SIZE))
     for animation in (Raw.PLAYER_ANIMATION, Raw.BOSS_ANIMATION):
         animate(raw, animation, times_s, [2.0] * 4, [1.0] * 4)
-    np.testing.assert_allclose(rebuilt_clock(shown(raw, times_s * factor)), times_s, atol=FRAME_S)
+    assert_allclose(rebuilt_clock(shown(raw, times_s * factor)), times_s, atol=FRAME_S)

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
+from fakes.recordings import read_all, rewritten
 from fakes.runs import of_stage
 from soulsgraph.paper.seed_job import train_by
-from soulsgraph.recordings import cloning as recorded
 from soulsgraph.recordings.cloning import clone_fights, read_shown
-from soulsgraph.recordings.files import read_recording, recording_files
+from soulsgraph.recordings.files import recording_files
 from soulsgraph.recordings.format import SIMULATOR, make_header
 from soulsgraph.recordings.recording import Fighter, FightWriter, record
 from soulsgraph.runs.evaluate import Setting, evaluate, evaluation_seeds
@@ -57,6 +58,11 @@ def fights(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def run(tmp_path):
+    return begin(tmp_path / "run")
+
+
 @pytest.fixture(autouse=True)
 def _few_updates(monkeypatch):
     monkeypatch.setattr(cloning, "UPDATES", 60)
@@ -66,9 +72,9 @@ def begin(path, **plan):
     return RunFolder.create(path, Plan(**{"preset": "best", "scale": 0.01, **plan}))
 
 
-def test_what_is_shown_are_the_decisions_that_were_recorded(fights, tmp_path):
-    shown = read_shown(begin(tmp_path / "run"), fights)
-    recordings = [read_recording(path) for path in recording_files(fights)]
+def test_what_is_shown_are_the_decisions_that_were_recorded(fights, run):
+    shown = read_shown(run, fights)
+    recordings = read_all(fights)
     for name in ("camera", "lock_on", "movement", "dodge"):
         found = shown[name].transitions
         kept, actions, rewards = 0, [], []
@@ -82,8 +88,8 @@ def test_what_is_shown_are_the_decisions_that_were_recorded(fights, tmp_path):
             assert kept <= len(found) <= kept + 3 * 4
             assert int((found.actions == 0).sum()) == int((np.concatenate(actions) == 0).sum())
         else:
-            np.testing.assert_array_equal(found.actions, np.concatenate(actions))
-            np.testing.assert_allclose(found.rewards, np.concatenate(rewards), rtol=1e-6)
+            assert_array_equal(found.actions, np.concatenate(actions))
+            assert_allclose(found.rewards, np.concatenate(rewards), rtol=1e-6)
         assert shown[name].ambiguous == 0
     assert shown["heal_attack"].ambiguous > 0
     over = [recording.header.result.outcome in ("died", "won") for recording in recordings]
@@ -92,8 +98,7 @@ def test_what_is_shown_are_the_decisions_that_were_recorded(fights, tmp_path):
     assert not shown["camera"].transitions.terminated.any()
 
 
-def test_clones_play_and_training_goes_on_from_them(fights, tmp_path):
-    run = begin(tmp_path / "run")
+def test_clones_play_and_training_goes_on_from_them(fights, run):
     updates: list[None] = []
     clones = clone_fights(run, fights, SKILL_NAMES, lambda: updates.append(None))
     assert len(updates) == 5 * cloning.UPDATES
@@ -175,8 +180,7 @@ def test_a_clone_of_one_skill_joins_an_agent_and_what_is_built_on_it_is_to_be_tr
     assert [bool(finished_versions(run, stage)) for stage in stages] == [True, True, True, False, False]
 
 
-def test_a_skill_cloned_after_it_was_trained_does_not_bring_back_checkpoints_on_its_earlier_version(fights, tmp_path):
-    run = begin(tmp_path / "run")
+def test_a_skill_cloned_after_it_was_trained_does_not_bring_back_checkpoints_on_its_earlier_version(fights, run):
     train_by("soulsgraph", run, own_stages(run)[:2], Quiet())
     assert [*of_stage(run.path / "checkpoints", "lock_on").iterdir()]
     clone_fights(run, fights, ("camera",))
@@ -195,52 +199,37 @@ def test_a_skill_cloned_after_it_was_trained_does_not_bring_back_checkpoints_on_
     assert key_of_cards(run, [cards[2]]) == keys[0]
 
 
-def test_a_branch_has_what_its_clones_were_cloned_from(fights, tmp_path):
-    run = begin(tmp_path / "run")
-    clone_fights(run, fights, ("camera",))
-    copied = branch(run, tmp_path / "copy", HOME)
-    assert len(kept_demonstrations(copied, "camera", 1)) == len(kept_demonstrations(run, "camera", 1))
-
-
-def test_a_persons_fight_is_cloned_like_any_other(fights, tmp_path):
-    source = read_recording(recording_files(fights)[0])
+def test_a_persons_fight_is_cloned_like_any_other(fights, run, tmp_path):
+    source = read_all(fights)[0]
     who = {"scenario": HOME, "source": "person", "driver": SIMULATOR, "player": "someone", "seed": 5}
     writer = FightWriter(tmp_path / "person", make_header(load_scenario(HOME), fight="by-hand", **who))
     for row in range(len(source)):
         writer.add(source.raw[row], int(source.controls[row]))
     writer.finish(source.raw[-1], "cut")
-    run = begin(tmp_path / "run")
     whole, cut = (read_shown(run, folder)["movement"] for folder in (source.path, tmp_path / "person"))
-    np.testing.assert_array_equal(cut.transitions.observations, whole.transitions.observations)
+    assert_array_equal(cut.transitions.observations, whole.transitions.observations)
     assert clone_fights(run, tmp_path / "person", ("camera",))[0].card.version == 1
 
 
 def test_fights_that_do_not_fit_are_refused_and_nothing_is_begun(fights, tmp_path):
-    place = tmp_path / "run"
+    place, fleets = tmp_path / "run", tmp_path / "fleet.parquet"
+    rewritten(recording_files(fights)[0], fleets, header={"source": "fleet"})
     for plan, folder, skills, name in (
         (Plan(scenario="vordt"), fights, SKILL_NAMES, "vordt"),
         (Plan(), fights, ("dodge",), "camera, lock_on, movement"),
         (Plan(), fights, ("doge",), "doge"),
         (Plan(), tmp_path / "none", SKILL_NAMES, "none"),
+        (Plan(), fleets, SKILL_NAMES, "of a fleet"),
     ):
         with pytest.raises(SoulsGraphError, match=name):
             clone_fights(RunFolder.planned(place, plan), folder, skills)
         assert not place.exists()
 
 
-def test_a_fleets_fight_has_no_controls_to_read(fights, monkeypatch, tmp_path):
-    def as_fleets(path):
-        recording = read_recording(path)
-        return replace(recording, header=replace(recording.header, source="fleet"))
-
-    monkeypatch.setattr(recorded, "read_recording", as_fleets)
-    with pytest.raises(SoulsGraphError, match="fleet"):
-        read_shown(begin(tmp_path / "run"), fights)
-
-
-def test_a_clone_whose_decisions_are_gone_is_not_trained_on(fights, tmp_path):
-    run = begin(tmp_path / "run")
+def test_a_branch_has_what_its_clones_were_cloned_from_without_which_nothing_is_trained(fights, run, tmp_path):
     clone_fights(run, fights, ("camera",))
+    copied = branch(run, tmp_path / "copy", HOME)
+    assert len(kept_demonstrations(copied, "camera", 1)) == len(kept_demonstrations(run, "camera", 1))
     for file in (run.path / "demonstrations" / "camera-v1").iterdir():
         file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(SoulsGraphError, match="camera-v1"):

@@ -4,9 +4,11 @@ import gymnasium
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
+from fakes.recordings import read_all
 from soulsgraph.recordings.export import export_minari, export_rllib, read_episodes
-from soulsgraph.recordings.files import RecordingError, read_recording, recording_files
+from soulsgraph.recordings.files import RecordingError
 from soulsgraph.recordings.format import make_header
 from soulsgraph.recordings.recording import Fighter, FightWriter, record
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds
@@ -25,18 +27,18 @@ def test_rllibs_columns_are_the_decisions_in_order(fights, tmp_path):
     frame = pq.read_table(path).to_pandas()
     assert len(frame) == count
     assert list(frame) == ["eps_id", "t", "obs", "new_obs", "actions", "rewards", "terminateds", "truncateds"]
-    recordings = [read_recording(file) for file in recording_files(fights)]
+    recordings = read_all(fights)
     assert count == sum(len(one.decisions(SKILL)[0]) for one in recordings)
     for recording in recordings:
         own = frame[frame["eps_id"] == recording.header.fight]
         assert own["t"].tolist() == [*range(len(own))]
         observed, following = np.stack(own["obs"]), np.stack(own["new_obs"])
         assert observed.dtype == np.float32
-        np.testing.assert_array_equal(observed[1:], following[:-1])
+        assert_array_equal(observed[1:], following[:-1])
         assert own["terminateds"].tolist() == [False] * (len(own) - 1) + [True]
         assert not own["truncateds"].any()
         reward = recording.column(f"{SKILL}/reward")
-        np.testing.assert_allclose(own["rewards"].sum(), np.nansum(reward), rtol=1e-5)
+        assert_allclose(own["rewards"].sum(), np.nansum(reward), rtol=1e-5)
 
 
 def test_minari_reads_the_same_decisions(fights, tmp_path, monkeypatch):
@@ -53,11 +55,11 @@ def test_minari_reads_the_same_decisions(fights, tmp_path, monkeypatch):
     episodes = read_episodes(fights, SKILL)
     found = {episode.id: episode for episode in dataset.iterate_episodes()}
     for number, episode in enumerate(episodes):
-        np.testing.assert_array_equal(found[number].observations[:-1], episode.observations)
-        np.testing.assert_array_equal(found[number].observations[-1], episode.next_observations[-1])
-        np.testing.assert_array_equal(found[number].actions, episode.actions)
-        np.testing.assert_array_equal(found[number].rewards.astype(np.float32), episode.rewards)
-        np.testing.assert_array_equal(found[number].terminations, episode.terminated)
+        own, columns = found[number], episode.columns
+        assert_array_equal(own.observations, np.vstack([columns["obs"], columns["new_obs"][-1:]]))
+        assert_array_equal(own.actions, columns["actions"])
+        assert_array_equal(own.rewards.astype(np.float32), columns["rewards"])
+        assert_array_equal(own.terminations, columns["terminateds"])
     with pytest.raises(WriteError, match="heal-v3"):
         export_minari(fights, SKILL, tmp_path, "heal-v3")
     with pytest.raises(SoulsGraphError, match="heal"):

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
+from numpy.testing import assert_allclose, assert_array_equal
 
 from fakes.realtime import FakeTable, FakeTime
+from fakes.recordings import read_all
 from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.recording import Fighter, record_in_games
@@ -49,14 +51,14 @@ def test_a_fight_in_a_game_is_recorded_as_it_was_read(tmp_path, monkeypatch):
     header = recording.header
     assert (header.source, header.driver, header.player) == ("game", "memory", "nobody")
     assert {one.player for one in header.skills} == {"random"}
-    np.testing.assert_array_equal(recording.raw[1:], readings)
+    assert_array_equal(recording.raw[1:], readings)
     assert recording.column("dodge/random")[recording.column("dodge/decides")].all()
     assert set(recording.column("invulnerable")) == {None}
     assert (header.map, header.game_version, header.speed) == ("dark-souls-3-1.15.2", "", 1.0)
     # The stand-in's clock goes by frames, and its ticks are as long as they should be.
-    np.testing.assert_allclose(recording.column("clock_s"), recording.column("time_s"), atol=1 / 60)
+    assert_allclose(recording.column("clock_s"), recording.column("time_s"), atol=1 / 60)
     assert {*recording.column("phase")} == {1}
-    np.testing.assert_array_equal(recording.column("player_hp_unfilled"), recording.column("player_hp"))
+    assert_array_equal(recording.column("player_hp_unfilled"), recording.column("player_hp"))
     boss = load_boss(SCENARIO)
     names = {one.id: one.name for one in (*boss.moves, *boss.animations.known().values())}
     read, ids = recording.column("boss_animation_read"), recording.column("boss_animation")
@@ -82,9 +84,9 @@ def test_the_probe_is_recorded_in_a_game_whose_ticks_come_late(tmp_path, monkeyp
     monkeypatch.setattr(table.game, "step", kept)
     play_in(table, monkeypatch)
     record_in_games(Fighter.probe(SCENARIO), evaluation_seeds(4, 1), tmp_path, (GameSettings(speed=1.0),))
-    recording = read_recording(recording_files(tmp_path)[0])
+    recording = read_all(tmp_path)[0]
     assert recording.header.fight.startswith("probe-iudex-phase1-games-")
     clock_s = recording.column("clock_s")
-    np.testing.assert_allclose(np.diff(clock_s)[1:], np.diff(frames) / 60.0, atol=1e-6)
+    assert_allclose(np.diff(clock_s)[1:], np.diff(frames) / 60.0, atol=1e-6)
     assert np.diff(clock_s).std() > 0.004
     assert not recording.column("control/light_attack").any()

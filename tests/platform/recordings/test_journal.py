@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from fakes.fleet_here import random_weights
 from fakes.runs import pretend_run, pretend_training
@@ -88,8 +89,8 @@ def test_every_whole_fight_of_a_journal_is_recorded_decision_by_decision(run, sk
             "version": versions,
         }
         for name, values in played.items():
-            np.testing.assert_array_equal(recording.column(f"{skill}/{name}")[:-1], values[own])
-        np.testing.assert_array_equal(recording.column(f"{skill}/observation")[-1], whole.next_observations[own][-1])
+            assert_array_equal(recording.column(f"{skill}/{name}")[:-1], values[own])
+        assert_array_equal(recording.column(f"{skill}/observation")[-1], whole.next_observations[own][-1])
         assert recording.header.skills[0].version == versions[own].min()
         assert recording.header.source == "fleet"
         assert np.diff(recording.column("tick")).min() >= 1

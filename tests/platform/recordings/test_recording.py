@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
+from fakes.recordings import read_all
 from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.format import run_name
@@ -58,29 +60,27 @@ def test_a_fight_is_recorded_as_it_is_played_without_a_recorder(recording, fight
 
     rollout.after_tick = keep
     played = rollout.play(SEEDS[:1])
-    np.testing.assert_array_equal(recording.raw[1:], raws)
+    assert_array_equal(recording.raw[1:], raws)
     assert recording.header.result.outcome == ("won" if played.won[0] else "died")
     assert recording.header.result.ticks == len(raws) == len(recording)
     for index, skill in enumerate(fighter.agent.skills):
-        np.testing.assert_array_equal(recording.column(f"{skill.name}/action")[:-1], np.array(latest)[:, index])
+        assert_array_equal(recording.column(f"{skill.name}/action")[:-1], np.array(latest)[:, index])
         _, ends = recording.decisions(skill.name)
-        np.testing.assert_array_equal(ends, 1 + np.flatnonzero(np.array(completed)[:, index]))
+        assert_array_equal(ends, 1 + np.flatnonzero(np.array(completed)[:, index]))
 
 
 def test_rewards_and_values_are_those_of_the_agent(recording, fighter):
     played = fighter.agent.rollout(make_game()).play(SEEDS[:1], keep_decisions=True)
     last = fighter.agent.skills[-1]
     begins, _ = recording.decisions(last.name)
-    np.testing.assert_array_equal(
-        recording.column(f"{last.name}/reward")[begins], played.taken.rewards.astype(np.float32)
-    )
+    assert_array_equal(recording.column(f"{last.name}/reward")[begins], played.taken.rewards.astype(np.float32))
     rows = state_rows(recording.raw)
     for skill in fighter.agent.skills:
         network = fighter.agent.networks[skill.name]
         values = FusedNetworks([network]).q_values(0, rows)  # type: ignore[list-item]
-        np.testing.assert_array_equal(recording.column(f"{skill.name}/values"), values)
+        assert_array_equal(recording.column(f"{skill.name}/values"), values)
         begun = np.flatnonzero(recording.column(f"{skill.name}/decides"))
-        np.testing.assert_array_equal(recording.column(f"{skill.name}/action")[begun], values[begun].argmax(axis=1))
+        assert_array_equal(recording.column(f"{skill.name}/action")[begun], values[begun].argmax(axis=1))
 
 
 def test_a_recorded_fight_is_drawn_as_the_simulator_drew_it(recording):
@@ -89,7 +89,7 @@ def test_a_recorded_fight_is_drawn_as_the_simulator_drew_it(recording):
     for row in range(len(recording) + 1):
         if row % 10 == 0 or row > len(recording) - 5:
             drawn, again = render(game.scene(0), (360, 640)), render(recording.scene(row), (360, 640))
-            np.testing.assert_array_equal(drawn, again, err_msg=f"row {row}")
+            assert_array_equal(drawn, again, err_msg=f"row {row}")
         if row < len(recording):
             game.step(recording.controls[row : row + 1])
 
@@ -187,10 +187,10 @@ def test_a_refilled_fight_keeps_what_every_blow_took(tmp_path):
     refilled = replace(oracle.agent.scenario, refill=True)
     standing = dict.fromkeys(SKILL_NAMES, ConstantScript(0)) | {"dodge": ConstantScript(1)}
     record(replace(oracle, agent=replace(oracle.agent, scenario=refilled, replaced=standing)), SEEDS[:1], tmp_path)
-    recording = read_recording(recording_files(tmp_path)[0])
+    recording = read_all(tmp_path)[0]
     full, before = recording.raw[:, Raw.PLAYER_HP], recording.column("player_hp_unfilled")
     assert (full == full[0]).all()
     struck = recording.column("player_change_age_s") == 0.0
     assert (before < full)[struck].any()
-    np.testing.assert_array_equal((before - full)[struck], recording.column("player_change")[struck])
-    np.testing.assert_array_equal(before[~struck], full[~struck])
+    assert_array_equal((before - full)[struck], recording.column("player_change")[struck])
+    assert_array_equal(before[~struck], full[~struck])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.testing import assert_array_equal
 
 from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import read_recording
@@ -87,7 +88,7 @@ def test_a_file_gives_back_what_the_writer_took(ticks, outcome):
         for raw, controls, seen, _ in ticks[:-1]:
             writer.add(raw, controls, seen)
         found = read_recording(writer.finish(ticks[-1][0], outcome, ticks[-1][2]))
-    np.testing.assert_array_equal(found.raw, [raw for raw, *_ in ticks])
+    assert_array_equal(found.raw, [raw for raw, *_ in ticks])
     assert found.controls.tolist() == [*(controls for _, controls, *_ in ticks[:-1]), 0]
     assert (found.header.result.outcome, len(found)) == (outcome, len(ticks) - 1)
     for row, (*_, seen, scene) in enumerate(ticks):
