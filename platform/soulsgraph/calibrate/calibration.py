@@ -14,16 +14,17 @@ from soulsgraph.calibrate.hit_windows import WindowData, assign_windows, clean_d
 from soulsgraph.calibrate.lags import Lag, Source, align, clock_is_right
 from soulsgraph.calibrate.motion import (
     Ticks,
+    contact_fit,
     leap_fit,
     leap_short_fit,
     lunge_fits,
+    player_fits,
     stance_fits,
     ticks_of,
     tracking_fit,
     tracks_fit,
 )
 from soulsgraph.calibrate.moves import MoveCourse, MoveData, move_data
-from soulsgraph.calibrate.player import contact_fit, player_fits
 from soulsgraph.calibrate.rows import FIRST_UNKNOWN, FightSet, contact_m
 from soulsgraph.calibrate.values import VERDICTS, ValueFit, Verdict
 from soulsgraph_envs.core.scenario import BossData, HitWindow, Move, PlayerData

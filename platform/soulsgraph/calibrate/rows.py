@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from soulsgraph.recordings.check import Coverage, mixed
 from soulsgraph.recordings.clock import rebuilt_clock
-from soulsgraph.recordings.coverage import Coverage, mixed
 from soulsgraph.recordings.files import Recording, RecordingError, read_recording, recording_files
 from soulsgraph.recordings.format import Header
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers

@@ -114,10 +114,9 @@ def _summary(folders: Sequence[Path], /, *, every: bool = False) -> None:
         every: List every recorded fight, too.
     """
     from soulsgraph.recordings import check as checking
-    from soulsgraph.recordings.coverage import Coverage
 
     (folder,) = folders
-    found = Coverage.of(folder)
+    found = checking.Coverage.of(folder)
     if folder.is_file() and not found.headers:
         raise SoulsGraphError(found.problems[0])
     groups = checking.groups_of(found.headers)
@@ -330,10 +329,9 @@ def _recordings(folders: Sequence[Path], /) -> None:
     """
     check_extra("check", "data")
     from soulsgraph.recordings import check as checking
-    from soulsgraph.recordings.coverage import Coverage
     from soulsgraph.recordings.files import recording_files
 
-    paths, coverage = recording_files(folders[0]), Coverage()
+    paths, coverage = recording_files(folders[0]), checking.Coverage()
     screen.precompile()
     found = screen.each("check", paths, lambda path: checking.check_file(path, coverage.add), "fights")
     counts = Counter(one.verdict for one in found)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fakes.recordings import changed, rewritten
-from soulsgraph.recordings.coverage import Coverage
+from soulsgraph.recordings.check import Coverage
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_boss

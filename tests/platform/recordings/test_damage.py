@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from fakes.recordings import changed, rewritten
 from soulsgraph.recordings import files
-from soulsgraph.recordings.check import check_file
-from soulsgraph.recordings.coverage import Coverage
+from soulsgraph.recordings.check import Coverage, check_file
 from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.format import HEADER_KEY
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
