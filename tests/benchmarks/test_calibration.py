@@ -18,8 +18,8 @@ def test_lanes_keep_what_a_recording_holds(tmp_path):
     recorded = read_fights(tmp_path, load_boss("iudex-phase1"), simulated=True).fights
     kept = calibration.LaneRows(fighter.agent, seeds).fights
     assert len(recorded) == len(kept) == 3
-    for fight in recorded:
-        same = kept[fight.name.rsplit("-", 1)[1]]
+    # Both in the order of the seeds, in which the files' names end.
+    for fight, (_, same) in zip(recorded, sorted(kept.items()), strict=True):
         for name in ("clock_s", "raw", "controls", "boss", "hp"):
             np.testing.assert_array_equal(getattr(same, name), getattr(fight, name))
 

@@ -83,6 +83,26 @@ class RowReplay:
     """
 
     def __init__(self, fights: Sequence[ReadFight], scenario: Scenario) -> None:
+        self._take_data(scenario)
+        hp, said, read = self._join(fights)
+        ids = self._phases(said, read)
+        raw, before = self.raw, self.before
+        self.pose = _places_of(raw[:, Raw.PLAYER_ANIMATION], self.actions)
+        self.move, self.stance = np.full((2, len(raw)), -1)
+        for number in range(len(self.bosses)):
+            own = self.phase == number
+            self.move[own], self.stance[own] = (_places_of(ids[own], one[number]) for one in (self.moves, self.stances))
+        self.pose_frame, self.boss_frame = (_in_frames(raw[:, column]) for column in _TIMED)
+        self.began = self._begun(self.pose, self.pose_frame)
+        self.boss_began = self._begun(np.where(self.move >= 0, self.move, -2 - self.stance), self.boss_frame)
+        self.instance = np.cumsum(self.boss_began)
+        self.usable = np.isfinite(raw[:, [*_PLACED, *_TIMED]]).all(axis=1) & (self.pose >= 0)
+        self.usable &= (self.move >= 0) | (self.stance >= 0)
+        self.lost_hp = np.where(self.first, 0.0, np.maximum(raw[before, Raw.PLAYER_HP] - hp, 0.0))
+        knocked = self.began & np.isin(self.pose, _KNOCKS)
+        self.struck = (knocked | (np.nan_to_num(self.lost_hp) > _HURT_HP)) & ~self.first
+
+    def _take_data(self, scenario: Scenario) -> None:
         self.scenario, phases = scenario, scenario.phases()
         tables = pack([load_row(phase) for phase in phases])
         self.player: Any = tables.players.view(layout.PLAYER)[0]
@@ -92,47 +112,37 @@ class RowReplay:
         self.moves: Records = tables.moves.view(layout.MOVE)
         self.windows: Records = tables.windows.view(layout.WINDOW)
         self.loaded = [load_boss(phase.boss) for phase in phases]
+        self._names = [boss_table(boss, one.transition) for boss, one in zip(self.loaded, phases, strict=True)]
+
+    def _join(self, fights: Sequence[ReadFight]) -> list[npt.NDArray[Any]]:
+        """Put the fights' rows one behind the other; return HP, phases and the boss's animations as they were read."""
         counts, lengths = [len(fight.raw) for fight in fights], [int(fight.frames[-1]) + 1 for fight in fights]
         ends, rows = np.cumsum(lengths), np.arange(sum(counts))
-        self.start = np.repeat(np.cumsum([0, *counts[:-1]]), counts)
+        self.start, self.end = np.repeat(np.cumsum([0, *counts[:-1]]), counts), np.repeat(ends, counts)
         self.first: Flags = rows == self.start
         self.before = np.maximum(rows - 1, self.start)
-        self.end = np.repeat(ends, counts)
         self.at = np.concatenate([fight.frames for fight in fights]) + np.repeat(ends - lengths, counts)
-        self.raw, self.controls, hp, said, read = (
-            np.concatenate([getattr(fight, name) for fight in fights])
-            for name in ("raw", "controls", "hp", "phase", "boss_read")
-        )
-        raw, tables_of = (
-            self.raw,
-            [boss_table(boss, one.transition) for boss, one in zip(self.loaded, phases, strict=True)],
-        )
-        # A phase that is not said is the first until the change of phase was seen to end.
-        ids, last = raw[:, Raw.BOSS_ANIMATION].copy(), len(phases) - 1
+        names = ("raw", "controls", "hp", "phase", "boss_read")
+        self.raw, self.controls, *others = (np.concatenate([getattr(one, name) for one in fights]) for name in names)
+        return others
+
+    def _phases(self, said: Integers, read: npt.NDArray[Any]) -> Doubles:
+        """Find the phase of every row, and return the id of the boss's animation, (rows,).
+
+        A phase that is not said is the first until the change of phase was seen to end. An animation that the game
+        named has the id of that name, and none where the data do not have the name.
+        """
+        ids, last = self.raw[:, Raw.BOSS_ANIMATION].copy(), len(self.bosses) - 1
         changing = (ids == self.stances["id"][0, Stance.TRANSITION]) & (last > 0)
         changed = (self.latest(changing) >= 0) & ~changing
         self.phase = np.where(said > 0, np.clip(said - self.loaded[0].phase, 0, last), np.where(changed, last, 0))
         self.blended = np.array([name is not None and any(one in name for one in _BLENDS) for name in read], np.bool_)
         named = np.array([name is not None for name in read], np.bool_) & ~self.blended
-        # An animation that the game named has the id of that name, and none where the data do not have the name.
         for number, name in {*zip(self.phase[named].tolist(), read[named].tolist(), strict=True)}:
-            table = tables_of[number]
+            table = self._names[number]
             unknown, found = table.unknown.total(), table.translate(reading_of(name))
             ids[(self.phase == number) & (read == name)] = found if table.unknown.total() == unknown else np.nan
-        self.pose = _places_of(raw[:, Raw.PLAYER_ANIMATION], self.actions)
-        self.move, self.stance = np.full((2, len(rows)), -1)
-        for number in range(len(phases)):
-            own = self.phase == number
-            self.move[own], self.stance[own] = (_places_of(ids[own], one[number]) for one in (self.moves, self.stances))
-        self.pose_frame, self.boss_frame = (_in_frames(raw[:, column]) for column in _TIMED)
-        self.began = self._begun(self.pose, self.pose_frame)
-        self.boss_began = self._begun(np.where(self.move >= 0, self.move, -2 - self.stance), self.boss_frame)
-        self.instance = np.cumsum(self.boss_began)
-        self.usable = np.isfinite(raw[:, [*_PLACED, *_TIMED]]).all(axis=1) & (self.pose >= 0)
-        self.usable &= (self.move >= 0) | (self.stance >= 0)
-        self.lost_hp = np.where(self.first, 0.0, np.maximum(raw[self.before, Raw.PLAYER_HP] - hp, 0.0))
-        knocked = self.began & np.isin(self.pose, _KNOCKS)
-        self.struck = (knocked | (np.nan_to_num(self.lost_hp) > _HURT_HP)) & ~self.first
+        return ids
 
     def _begun(self, playing: Integers, frame: Integers) -> Flags:
         """Return whether another animation plays than in the row before, or the same anew, (rows,)."""
