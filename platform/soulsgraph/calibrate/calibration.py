@@ -85,11 +85,14 @@ class _SeenMove:
         """When the first window opens, with its interval: as seen, else as shipped, 0 of a move that the data lack."""
         if self.shipped is None:
             return 0.0, 0.0, 0.0
-        found = None if self.data is None else assign_windows(self.data, self.windows, self.time_factor)[0]
-        if found is None:
+        if not self._assigned or (found := self._assigned[0]) is None:
             return (self.windows[0].time_s[0] * self.time_factor,) * 3
         opens, low, high = (frame / FRAMES_PER_S for frame in found.opens)
         return opens, low, high
+
+    @cached_property
+    def _assigned(self) -> list[WindowData | None]:
+        return [] if self.data is None else assign_windows(self.data, self.windows, self.time_factor)
 
     def movement(self, ticks: Ticks, contact: float) -> list[ValueFit]:
         """Return length, tracking, lunge and leap by the ticks of the move."""
@@ -119,14 +122,13 @@ class _SeenMove:
         both = "lunge_s.0" in sure and "lunge_s.1" in sure
         return course._replace(goes_s=(sure["lunge_s.0"], sure["lunge_s.1"])) if both else course
 
-    @cached_property
+    @property
     def struck(self) -> list[tuple[HitWindow | None, WindowData | None]]:
         """The shipped windows with the blows of each: None of one that nobody saw or whose blows can't be dated."""
-        found = [] if self.data is None else assign_windows(self.data, self.windows, self.time_factor)
         # Blows that neither stagger nor come once are not dated: what they are stays as shipped.
         return [
             (own, None if own is not None and (not own.staggers or own.every_s) else one)
-            for own, one in zip_longest(self.windows, found)
+            for own, one in zip_longest(self.windows, self._assigned)
         ]
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.calibrate.replay import RowReplay
+from soulsgraph.calibrate.replay import RowReplay, in_frames
 from soulsgraph.calibrate.rows import ReadFight
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
@@ -25,7 +25,6 @@ HORIZONS_S = (0.1, 0.5, 2.0)
 #: A row counts for a horizon if it is at most this far from it: half a control tick.
 _HALF_TICK_S = 0.05
 WITHIN, BETWEEN = "within a move", "between moves"
-SITUATIONS = (WITHIN, BETWEEN)
 _STREAM = 70
 #: How often what follows a move is drawn, for how long it is waited for, and in how many bins of distance moves fall.
 _DRAWS, _LONGEST_WAIT_S, _BINS = 4, 8.0, 4
@@ -302,8 +301,7 @@ _Starts = tuple[Doubles, npt.NDArray[np.str_], Doubles]
 def _recorded_starts(rows: RowReplay, titles: npt.NDArray[np.str_], moving: Flags) -> _Starts:
     """Return the moves as they began, but for one in the first row of a fight."""
     begun = np.flatnonzero(rows.boss_began & moving & ~rows.first & rows.usable[rows.before])
-    lengths = np.nan_to_num(np.rint(rows.raw[:, Raw.BOSS_ANIMATION_LENGTH_S] * FRAMES_PER_S)).astype(np.int64)
-    began_at = rows.at - rows.boss_frame
+    began_at, lengths = rows.at - rows.boss_frame, in_frames(rows.raw[:, Raw.BOSS_ANIMATION_LENGTH_S])
     # The last row of the move before, in the same fight and with only standing and steps between.
     last = rows.latest(rows.move >= 0)[begun - 1]
     breaks = np.cumsum(~rows.usable | ((rows.move < 0) & (rows.stance >= Stance.PARRIED)))

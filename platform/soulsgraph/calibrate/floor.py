@@ -110,16 +110,13 @@ def floor_fights(
         for number, fighter in enumerate(able):
             # Two may have one name.
             place = folder / str(number)
-            recorder = FightRecorder(fighter, place, None, fighter.header("simulator"))
+            recorder = FightRecorder(fighter, place, fighter.header("simulator"))
             recorder.rollout(game).play(evaluation_seeds(seed, each))
             for path in recording_files(place):
-                found.append(_as_played(ReadFight.of(read_recording(path)), game))
+                fight = ReadFight.of(read_recording(path))
+                # With the clock of the ticks that were played, and HP before they were refilled.
+                own, hp = int(fight.header.seed), fight.raw[:, Raw.PLAYER_HP]
+                if fight.header.ground.refill:
+                    hp = hp + np.array(game.changes[own])
+                found.append(replace(fight, clock_s=np.array(game.clocks[own]) * FRAME_S, hp=hp))
     return found, ", ".join(fighter.name for fighter in able)
-
-
-def _as_played(fight: ReadFight, game: UnevenSimulator) -> ReadFight:
-    """Return a fight with the clock of the ticks that were played, and HP before they were refilled."""
-    seed, hp = int(fight.header.seed), fight.raw[:, Raw.PLAYER_HP]
-    if fight.header.ground.refill:
-        hp = hp + np.array(game.changes[seed])
-    return replace(fight, clock_s=np.array(game.clocks[seed]) * FRAME_S, hp=hp)

@@ -261,7 +261,9 @@ def find_sector(
     for _ in range(3):
         grid = [np.geomspace(*span, _GRID) for span in spans]
         posterior = _posterior(evidence, grid[0], grid[1], ends)
-        posterior += _belief(grid[0], reach)[:, None, None] + _arc_belief(grid[1], arc)[None, :, None]
+        # Where the whole circle is shipped that is the likely one.
+        wide = np.where(grid[1] >= _FLAT, 0.0, log(0.1 / _GRID)) if arc >= _FLAT else _belief(grid[1], arc)
+        posterior += _belief(grid[0], reach)[:, None, None] + wide[None, :, None]
         posterior += _belief(ends + float(window.start), shipped_end)[None, None, :]
         weights = np.exp(posterior - posterior.max())
         marginals = [weights.sum(axis=others) for others in ((1, 2), (0, 2), (0, 1))]
@@ -290,11 +292,6 @@ def _around_any_point(data: MoveData, window: WindowData, sector: Sector, time_f
 
 def _belief(values: Doubles, shipped: float) -> Doubles:
     return -0.5 * (np.log(np.maximum(values, 1e-9) / max(shipped, 1e-9)) / _BELIEF) ** 2
-
-
-def _arc_belief(values: Doubles, shipped: float) -> Doubles:
-    """Return the belief about half an arc; where the whole circle is shipped that is the likely one."""
-    return np.where(values >= _FLAT, 0.0, log(0.1 / _GRID)) if shipped >= _FLAT else _belief(values, shipped)
 
 
 def _depths(distance: Doubles, angle: Doubles, reach: Doubles, arc: Doubles) -> Doubles:

@@ -92,7 +92,7 @@ class RowReplay:
         for number in range(len(self.bosses)):
             own = self.phase == number
             self.move[own], self.stance[own] = (_places_of(ids[own], one[number]) for one in (self.moves, self.stances))
-        self.pose_frame, self.boss_frame = (_in_frames(raw[:, column]) for column in _TIMED)
+        self.pose_frame, self.boss_frame = (in_frames(raw[:, column]) for column in _TIMED)
         self.began = self._begun(self.pose, self.pose_frame)
         self.boss_began = self._begun(np.where(self.move >= 0, self.move, -2 - self.stance), self.boss_frame)
         self.instance = np.cumsum(self.boss_began)
@@ -398,7 +398,8 @@ def _places_of(ids: Doubles, known: Records) -> Integers:
     return np.array([places.get(one, -1) for one in ids.tolist()], np.int64)
 
 
-def _in_frames(times_s: Doubles) -> Integers:
+def in_frames(times_s: Doubles) -> Integers:
+    """Return times in whole frames, 0 for what is not known."""
     return np.nan_to_num(np.rint(times_s * FRAMES_PER_S)).astype(np.int64)
 
 

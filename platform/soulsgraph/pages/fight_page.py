@@ -250,7 +250,7 @@ def _other_course(agent: Agent, recording: Recording, attempt: _Attempt) -> Reco
     header, written = recording.header, list[Path]()
     fighter = Fighter(header.player, header.scenario, agent, tuple(header.skills), header.options)
     with temporary_folder("soulsgraph-replay-") as folder:
-        recorder = FightRecorder(fighter, Path(folder), written.append, header)
+        recorder = FightRecorder(fighter, Path(folder), header, written.append)
         recorder.rollout(make_game(), _OtherAction([attempt])).play(np.array([int(header.seed)], np.uint64))
         whole = read_recording(written[0])
     table = whole.table.slice(attempt.row, len(recording) + round(_FOLLOWED_S / header.tick_s) - attempt.row)

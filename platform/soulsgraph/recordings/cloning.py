@@ -51,12 +51,11 @@ def read_back(controls: Controls, rows: StateRows, skills: Sequence[Skill]) -> d
     action of the skill sends just what was sent, as when a person turns and tilts the camera at once. An action that a
     person cuts short by another one is ambiguous too. What sends nothing is taken for the action that does nothing.
     """
-    others = {skill.name: [other for other in skills if other is not skill] for skill in skills}
-    return {skill.name: _of_skill(controls, rows, skill, others[skill.name]) for skill in skills}
+    return {skill.name: _of_skill(controls, rows, skill, skills) for skill in skills}
 
 
-def _of_skill(controls: Controls, rows: StateRows, skill: Skill, others: Sequence[Skill]) -> ReadBack:
-    own = skill.controls
+def _of_skill(controls: Controls, rows: StateRows, skill: Skill, skills: Sequence[Skill]) -> ReadBack:
+    own, others = skill.controls, [other for other in skills if other is not skill]
     rivals = [other for other in others if other.precedence_over & own]
     shared = own & reduce(or_, (other.controls for other in others), Control.NONE)
     actions = _by_controls(skill)

@@ -86,7 +86,7 @@ def task_of(run: RunFolder, stage: Stage) -> StageTask:
 
 
 def record_journal(
-    run: RunFolder, stage: Stage, kept: Path, folder: Path, on_written: Callable[[Path], None] | None = None
+    run: RunFolder, stage: Stage, kept: Path, folder: Path, on_written: Callable[[Path], object] = lambda _: None
 ) -> Counter[str]:
     """Write every whole fight of a stage's journal, `kept`, into a folder; return how many were left out, by reason.
 
@@ -120,7 +120,7 @@ def record_journal(
                 path = _write(header, skills[fought.skill], folder, parts, ended)
                 if path is None:
                     left_out["fights there already"] += 1
-                elif on_written is not None:
+                else:
                     on_written(path)
         if open_fights:
             left_out["fights without an end"] += len(open_fights)

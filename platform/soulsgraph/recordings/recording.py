@@ -69,7 +69,7 @@ _LONGEST = 55
 _SHORT = 24
 #: What of a header differs when the same fight is fought again.
 _OF_ITS_TIME = ("driver", "map", "game_version", "speed", "tick_s", "origin", "result")
-OnWritten = Callable[[Path], None]
+OnWritten = Callable[[Path], object]
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _played(skill: Skill, agent: Agent, version: int = -1, digest: str = "") -> 
     return PlayedSkill.of(skill, "random" if replaced == "random" else "script")
 
 
-def record(fighter: Fighter, seeds: Seeds, folder: Path, on_written: OnWritten | None = None) -> int:
+def record(fighter: Fighter, seeds: Seeds, folder: Path, on_written: OnWritten = lambda _: None) -> int:
     """Play one fight a seed in the simulator, and write each as a file of a folder as it ends.
 
     Fights that are there already are not played; return how many those are.
@@ -183,14 +183,14 @@ def record(fighter: Fighter, seeds: Seeds, folder: Path, on_written: OnWritten |
         WriteError: if the place cannot be written.
     """
     left = _not_written(fighter, seeds, folder, "simulator")
-    recorder = FightRecorder(fighter, folder, on_written, fighter.header("simulator"))
+    recorder = FightRecorder(fighter, folder, fighter.header("simulator"), on_written)
     if len(left):
         recorder.rollout(make_game()).play(left)
     return len(seeds) - len(left)
 
 
 def record_in_games(
-    fighter: Fighter, seeds: Seeds, folder: Path, games: Sequence[GameSettings], on_written: OnWritten | None = None
+    fighter: Fighter, seeds: Seeds, folder: Path, games: Sequence[GameSettings], on_written: OnWritten = lambda _: None
 ) -> tuple[PlayedGame, ...]:
     """Play one fight a seed in running games, a thread each, and write each fight; return how each game ran.
 
@@ -204,11 +204,10 @@ def record_in_games(
 
     def written(path: Path) -> None:
         with lock:
-            if on_written is not None:
-                on_written(path)
+            on_written(path)
 
     def rollout(game: Game, settings: GameSettings) -> Rollout:
-        return FightRecorder(fighter, folder, written, fighter.header("game", settings)).rollout(game)
+        return FightRecorder(fighter, folder, fighter.header("game", settings), written).rollout(game)
 
     left = _not_written(fighter, seeds, folder, "game")
     return play_in_games(fighter.agent, left, games, rollout=rollout)[1] if len(left) else ()
@@ -229,7 +228,9 @@ class FightRecorder:
     dropped, and begun again.
     """
 
-    def __init__(self, fighter: Fighter, folder: Path, on_written: OnWritten | None, template: Header) -> None:
+    def __init__(
+        self, fighter: Fighter, folder: Path, template: Header, on_written: OnWritten = lambda _: None
+    ) -> None:
         self._fighter, self._folder, self._on_written = fighter, folder, on_written
         agent, self._template = fighter.agent, template
         self._words = AnimationWords.of(agent.scenario)
@@ -274,8 +275,7 @@ class FightRecorder:
         if combat.ended[0]:
             seen = seen_in(combat.game, combat.raw[0], self._words)
             path = self._writer.finish(combat.raw[0], outcome_of(combat.died[0], combat.won[0]), seen)
-            if self._on_written is not None:
-                self._on_written(path)
+            self._on_written(path)
 
 
 #: What of a moment is more than raw values, by columns of `SEEN` and `MEASURED`, but for the clock: of a running game
@@ -343,9 +343,6 @@ class FightWriter:
         self._folder, self._header, self._agent = folder, header, agent
         self._raws, self._controls = list[Doubles](), list[int]()
         self._seen, self._choices = list[Seen](), list[npt.NDArray[Any]]()
-
-    def __len__(self) -> int:
-        return len(self._controls)
 
     def add(
         self, raw: RawValues, controls: int, seen: Seen | None = None, choices: npt.NDArray[Any] | None = None
