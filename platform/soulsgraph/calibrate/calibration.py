@@ -65,8 +65,9 @@ class Calibration:
 
 @dataclass(frozen=True)
 class _SeenMove:
-    """One move: its key, as it is shipped, None for one that the data lack, and as it was seen; times of the data are
-    shorter by the factor. `moved` are the values of its length, tracking, lunge and leap.
+    """One move as it is shipped, None for one that the data lack, and as it was seen, None for one that nobody saw.
+
+    `time_factor` is that of the boss; `moved` are the values of its length, tracking, lunge and leap.
     """
 
     key: str

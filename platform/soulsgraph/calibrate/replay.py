@@ -103,6 +103,7 @@ class RowReplay:
         self.struck = (knocked | (np.nan_to_num(self.lost_hp) > _HURT_HP)) & ~self.first
 
     def _take_data(self, scenario: Scenario) -> None:
+        """Take the records of a scenario's data, phase by phase."""
         self.scenario, phases = scenario, scenario.phases()
         tables = pack([load_row(phase) for phase in phases])
         self.player: Any = tables.players.view(layout.PLAYER)[0]
