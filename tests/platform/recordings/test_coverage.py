@@ -1,7 +1,5 @@
 """Whether fights suffice for `calibrate`: what they lack and mix is named, and every move that began is counted."""
 
-from contextlib import suppress
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,17 +8,8 @@ import pytest
 from fakes.recordings import changed, rewritten
 from soulsgraph.recordings.check import Coverage
 from soulsgraph.recordings.files import read_recording, recording_files
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_boss
 from soulsgraph_envs.core.state import Raw
-
-
-def coverage_of(paths):
-    coverage = Coverage()
-    for path in paths:
-        with suppress(SoulsGraphError):
-            coverage.add(read_recording(path))
-    return coverage
 
 
 @pytest.fixture
@@ -34,7 +23,7 @@ def games(fights, tmp_path):
 
 
 def test_fights_of_one_kind_are_all_right_and_their_moves_are_counted(games):
-    coverage = coverage_of(games)
+    coverage = Coverage.of(games[0].parent)
     assert (len(coverage.headers), coverage.obstacles(), coverage.missing) == (4, [], [])
     recordings = [read_recording(path) for path in games]
     assert coverage.to_dict()["seconds"] == pytest.approx(sum(0.1 * len(recording) for recording in recordings))
@@ -45,7 +34,7 @@ def test_fights_of_one_kind_are_all_right_and_their_moves_are_counted(games):
         began = np.concatenate([[True], (np.diff(numbers) != 0) | (np.diff(times) < 0.0)])
         begun += int((began & np.isin(numbers, list(titles))).sum())
     assert sum(coverage.moves.values()) == begun
-    single = coverage_of(games[:1])
+    single = Coverage.of(games[0])
     assert {*single.unseen} == {*titles.values()} - {*single.moves} != set()
     assert {*coverage.moves} <= {*titles.values()}
     assert {*coverage.unseen} == {*titles.values()} - {*coverage.moves}
@@ -60,7 +49,7 @@ def test_what_is_mixed_or_missing_is_named(games, fights):
     table = pq.read_table(third)
     lacking = pa.nulls(len(table), pa.float64())
     rewritten(third, third, table=changed(changed(table, "stamina", lacking), "clock_s", lacking))
-    coverage = coverage_of(games)
+    coverage = Coverage.of(games[0].parent)
     assert coverage.obstacles() == [
         "maps mixed: m, n",
         "game versions mixed: unknown, 1.2",
@@ -69,8 +58,8 @@ def test_what_is_mixed_or_missing_is_named(games, fights):
         "without stamina",
     ]
     assert coverage.missing == ["clock_s"]
-    assert coverage_of([one]).obstacles() == ["at least 2 are needed"]
-    assert coverage_of(recording_files(fights)).obstacles() == ["4 simulated"]
+    assert Coverage.of(one).obstacles() == ["at least 2 are needed"]
+    assert Coverage.of(fights).obstacles() == ["4 simulated"]
 
 
 def test_a_move_that_the_data_lack_is_counted_by_what_the_game_calls_it(games):
@@ -82,7 +71,7 @@ def test_a_move_that_the_data_lack_is_counted_by_what_the_game_calls_it(games):
     table = changed(table, "boss_animation", [idle] * rows)
     table = changed(table, "boss_animation_time_s", np.arange(rows) * 0.1)
     rewritten(path, path, table=changed(table, "boss_animation_read", read))
-    assert coverage_of([path]).moves == {"Attack3099": 2}
+    assert Coverage.of(path).moves == {"Attack3099": 2}
 
 
 def test_damaged_fights_and_scenarios_that_are_gone_are_passed_over(games):
@@ -90,6 +79,9 @@ def test_damaged_fights_and_scenarios_that_are_gone_are_passed_over(games):
     gone = str(games[1].with_name("gone.toml"))
     table = pq.read_table(games[1])
     rewritten(games[1], games[1], header={"scenario": gone}, table=changed(table, "scenario", [gone] * len(table)))
-    coverage = coverage_of(games[:2])
+    for path in games[2:]:
+        path.unlink()
+    coverage = Coverage.of(games[0].parent)
+    assert [games[0].name in problem for problem in coverage.problems] == [True]
     assert (len(coverage.headers), coverage.moves) == (1, {})
-    assert not [*coverage_of(games[:1]).lines()]
+    assert not [*Coverage.of(games[0]).lines()]
