@@ -39,30 +39,25 @@ def draw_matrices(scores: ContinualScores) -> Figure:
         if name is None:
             axes.axis("off")
             continue
-        _draw_matrix(axes, np.mean([one.rates for one in scores.of(name)], axis=0), name)
+        rates = np.mean([one.rates for one in scores.of(name)], axis=0)
+        rows, tasks = rates.shape
+        extent = (0.5, tasks + 0.5, rows - 0.5, -0.5)
+        axes.imshow(rates, cmap=_MAP, vmin=0.0, vmax=1.0, extent=extent, aspect="auto")
+        axes.set_title(literal(name), loc="left")
+        axes.set_xlabel("task")
+        axes.grid(visible=False)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        for (after, task), rate in np.ndenumerate(rates) if tasks <= _READABLE else ():
+            if not math.isnan(rate):
+                colour, text = "white" if rate < 0.6 else INK, f"{rate:.2f}".removeprefix("0")
+                axes.text(task + 1, after, text, color=colour, ha="center", va="center", size=7)
     for axes in grid[:, 0]:
         axes.set_ylabel("after tasks")
     scale = ScalarMappable(Normalize(0.0, 1.0), _MAP)
     figure.colorbar(scale, ax=grid, label="win rate", shrink=0.85 / height, anchor=(0.0, 1.0), aspect=16)
     figure.suptitle("R: win rate in each task (columns) after each number of tasks (rows), mean over seeds")
     return figure
-
-
-def _draw_matrix(axes: Axes, rates: npt.NDArray[np.float64], name: str) -> None:
-    rows, tasks = rates.shape
-    axes.imshow(rates, cmap=_MAP, vmin=0.0, vmax=1.0, extent=(0.5, tasks + 0.5, rows - 0.5, -0.5), aspect="auto")
-    axes.set_title(literal(name), loc="left")
-    axes.set_xlabel("task")
-    axes.grid(visible=False)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    if tasks <= _READABLE:
-        for (after, task), rate in np.ndenumerate(rates):
-            if not math.isnan(rate):
-                colour = "white" if rate < 0.6 else INK
-                axes.text(
-                    task + 1, after, f"{rate:.2f}".removeprefix("0"), color=colour, ha="center", va="center", size=7
-                )
 
 
 @styled
@@ -75,25 +70,24 @@ def draw_performance(scores: ContinualScores) -> Figure | None:
     axes = figure.subplots()
     drawn = False
     for place, name in enumerate(scores.methods):
-        means = np.array([_means_so_far(one.rates) for one in scores.of(name)])
+        means = [[row[:after].mean() if after else math.nan for after, row in enumerate(one.rates)]
+                 for one in scores.of(name)]  # fmt: skip
         rows = pd.DataFrame(means).dropna(axis=1).melt(var_name="after", ignore_index=False)
         if rows.empty:
             continue
-        drawn |= rows["after"].nunique() > 1
         summed = summary(rows.reset_index(names="seed"), ["after"], "value")
-        _draw_line(axes, summed["after"], summed, place, name)
+        drawn |= len(summed) > 1
+        x, dashes = summed["after"], _DASHES[place // len(PALETTE) % len(_DASHES)]
+        axes.plot(x, summed["mean"], dashes, marker="o" if len(x) <= 2 * _READABLE else "", markersize=3.5,
+                  color=_colour(place), label=literal(name), linewidth=1.7)  # fmt: skip
+        if (summed["seeds"] > 1).all():
+            low, high = summed["mean_low"], summed["mean_high"]
+            axes.fill_between(x, low, high, color=_colour(place), alpha=0.15, linewidth=0.0)
     if not drawn:
         return None
     axes.set(xlabel="tasks finished", ylabel="mean win rate over these tasks", ylim=(-0.02, 1.02))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return _with_legend(
-        figure, axes, "Performance over the sequence: mean over the tasks so far, 95 % t interval over seeds"
-    )
-
-
-def _means_so_far(rates: npt.NDArray[np.float64]) -> list[float]:
-    """Return the mean over the tasks so far after each number of tasks, (tasks + 1,); nan after none."""
-    return [float(row[:after].mean()) if after else math.nan for after, row in enumerate(rates)]
+    title = "Performance over the sequence: mean over the tasks so far, 95 % t interval over seeds"
+    return _with_legend(figure, axes, title)
 
 
 @styled
@@ -105,16 +99,15 @@ def draw_by_task(scores: ContinualScores, metric: str, title: str) -> Figure | N
     figure = Figure(figsize=(max(8.5, min(0.28 * min(scores.tasks, _READABLE) * len(found), 16.0)), 4.4))
     axes = figure.subplots()
     for place, (name, score) in enumerate(found.items()):
-        rows = pd.DataFrame(score.parts, score.seeds).melt(var_name="task", ignore_index=False).dropna()
+        rows = score.parts.melt(var_name="task", ignore_index=False).dropna()
         summed = summary(rows.reset_index(names="seed"), ["task"], "value")
-        x, number = summed["task"] + 1 + 0.7 * ((place + 0.5) / len(found) - 0.5), scores.methods.index(name)
+        x, number = summed["task"] + 0.7 * ((place + 0.5) / len(found) - 0.5), scores.methods.index(name)
         marker = _MARKERS[number // len(PALETTE) % len(_MARKERS)]
         axes.errorbar(x, summed["mean"], _errors(summed), fmt=marker, color=_colour(number), label=literal(name),
                       markersize=4.0, linewidth=1.1)  # fmt: skip
     axes.axhline(0.0, color=GREY, linewidth=0.9, zorder=1)
     axes.set(xlabel="task", ylabel=METRICS[metric].title, xlim=(0.4, scores.tasks + 0.6))
     axes.grid(visible=False, axis="x")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return _with_legend(figure, axes, f"{title}: mean over seeds, 95 % t interval")
 
 
@@ -148,16 +141,6 @@ def draw_costs(scores: ContinualScores, costs: Mapping[str, pd.DataFrame]) -> Fi
     return figure
 
 
-def _draw_line(axes: Axes, x: pd.Series, summed: pd.DataFrame, place: int, name: str) -> None:
-    """Draw means over seeds as a line, their intervals as its shade."""
-    dashes, marker = _DASHES[place // len(PALETTE) % len(_DASHES)], "o" if len(x) <= 2 * _READABLE else ""
-    axes.plot(x, summed["mean"], dashes, marker=marker, markersize=3.5, color=_colour(place), label=literal(name),
-              linewidth=1.7)  # fmt: skip
-    if (summed["seeds"] > 1).all():
-        low, high = summed["mean_low"], summed["mean_high"]
-        axes.fill_between(x, low, high, color=_colour(place), alpha=0.15, linewidth=0.0)
-
-
 def _errors(summed: pd.DataFrame) -> npt.NDArray[np.float64]:
     """Return how far each t interval reaches below and above its mean, (2, rows); 0 of one seed, which has none."""
     ends = np.array([summed["mean"] - summed["mean_low"], summed["mean_high"] - summed["mean"]])
@@ -170,5 +153,6 @@ def _colour(place: int) -> str:
 
 def _with_legend(figure: Figure, axes: Axes, title: str) -> Figure:
     axes.set_title(title, loc="left")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return figure

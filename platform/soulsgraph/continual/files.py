@@ -8,20 +8,14 @@ runs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
-import numpy.typing as npt
 
 from soulsgraph.results.tables import frame_of, read_arrow
 from soulsgraph_envs.core.config import Where
 from soulsgraph_envs.core.errors import reading, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas as pd
 
 #: The method whose learning curve of a task is training it from scratch: b of forward transfer.
@@ -104,54 +98,3 @@ def check_frame(frame: pd.DataFrame, source: str = EVALUATIONS) -> pd.DataFrame:
             found = ", ".join(f"{name} {value}" for name, value in frame.loc[row].items())
             raise where.at(f"row {row}").error(expected, found)
     return frame
-
-
-@dataclass(frozen=True)
-class Trajectory:
-    """What one method did with one seed over a sequence of tasks.
-
-    `rates` (tasks + 1, tasks) has the win rate in each task (columns) after each number of tasks (rows), nan where it
-    was not played. `curves` has for each task its points (points, 3), decisions, control ticks and win rate in order,
-    from the beginning of its training on where that was played; empty without a curve. Ticks are nan where the file has
-    none. `areas` are the mean win rates in each task while it was trained, (tasks,), and those of training it from
-    scratch, by the column of a curve over which they are taken.
-    """
-
-    method: str
-    seed: int
-    rates: npt.NDArray[np.float64]
-    curves: tuple[npt.NDArray[np.float64], ...]
-    areas: Mapping[int, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]] = field(default_factory=dict)
-
-    @property
-    def untrained(self) -> npt.NDArray[np.float64]:
-        """Win rates before any training, (tasks,)."""
-        return np.asarray(self.rates[0])
-
-    @property
-    def matrix(self) -> npt.NDArray[np.float64]:
-        """Win rates after each task, (tasks, tasks)."""
-        return np.asarray(self.rates[1:])
-
-
-def trajectories(frame: pd.DataFrame) -> list[Trajectory]:
-    """Return what each method did with each seed, in the order of the file, of checked evaluations."""
-    tasks = int(frame["task"].max())
-    made = []
-    for (method, seed), rows in frame.groupby(["method", "seed"], sort=False):
-        rates, between = np.full((tasks + 1, tasks), np.nan), rows[rows["decisions"] == 0]
-        rates[between["after"], between["task"] - 1] = between["wins"] / between["episodes"]
-        curves = tuple(_curve(rows, rates, task) for task in range(1, tasks + 1))
-        made.append(Trajectory(str(method), int(seed), rates, curves))
-    return made
-
-
-def _curve(frame: pd.DataFrame, rates: npt.NDArray[np.float64], task: int) -> npt.NDArray[np.float64]:
-    """Return the points of a task's learning curve, its beginning first, (points, 3); none without one."""
-    rows = frame[(frame["decisions"] > 0) & (frame["task"] == task)].sort_values("decisions")
-    if rows.empty:
-        return np.empty((0, 3))
-    ticks = rows["ticks"] if "ticks" in rows else np.full(len(rows), np.nan)
-    points = np.column_stack([rows["decisions"], ticks, rows["wins"] / rows["episodes"]]).astype(np.float64)
-    start = rates[task - 1, task - 1]
-    return points if math.isnan(start) else np.vstack([[0.0, 0.0, start], points])

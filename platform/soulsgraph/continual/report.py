@@ -6,20 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from soulsgraph.continual import figures
 from soulsgraph.continual.files import CHOOSING, COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_tables
-from soulsgraph.continual.scoring import MAIN, OTHERS, ContinualScores, score
+from soulsgraph.continual.scoring import MAIN, OTHERS, ContinualScores, by_method, score
 from soulsgraph.continual.study import HELD_OUT_AFTER, ContinualUnit, planned_units
 from soulsgraph.pages.report import Report, Section
 from soulsgraph.results import metrics
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import interval_cell, records, summary
-from soulsgraph.results.tables import Table, number, write_rows
+from soulsgraph.results.tables import number, write_rows
 from soulsgraph.runs.study_folder import StudySession, sessions_of
 
 #: Totals of a run by their column, with their unit and the digits that are shown.
@@ -76,53 +75,6 @@ class RunTables:
         there = {*zip(frame["method"], frame["seed"], strict=True)}
         return [unit for unit in self.planned if (unit.method, unit.seed) not in there]
 
-    @property
-    def missing_note(self) -> tuple[str, ...]:
-        """A sentence that names the units that are missing; none where all are there."""
-        if not self.missing:
-            return ()
-        named = ", ".join(unit.name for unit in self.missing)
-        count = f"{len(self.missing)} of {len(self.planned)} units {'is' if len(self.missing) == 1 else 'are'} missing"
-        return (f"{count}: {named}. Scores are of those that are there.",)
-
-    @cached_property
-    def returning(self) -> pd.DataFrame | None:
-        """The mean win rates over the tasks that come again, by quantity, method and seed; None if none does."""
-        scores = self.scores
-        if not (returns := metrics.returns_of(scores.task_names)):
-            return None
-        means = {(one.method, one.seed): metrics.returning_rates(one.matrix, returns).mean(axis=0)
-                 for method in scores.methods for one in scores.of(method)}  # fmt: skip
-        rows = [
-            (quantity, *of, value)
-            for of, values in means.items()
-            for quantity, value in zip(VISITS, values, strict=True)
-        ]
-        return pd.DataFrame(rows, columns=["quantity", "method", "seed", "value"]).dropna()
-
-    @cached_property
-    def costs(self) -> pd.DataFrame | None:
-        """What each unit spent over all tasks, by cost, also as a multiple of training from scratch; None if unknown.
-
-        Of bytes it is what is kept at the end; `played` are all decisions: to learn, to select, and at the end to
-        choose versions for all tasks.
-        """
-        if COSTS not in self.found:
-            return None
-        by_seed = self.found[COSTS].sort_values("task").groupby(["method", "seed"], sort=False)
-        totals = by_seed[["decisions", "selection_decisions", "ticks", "cpu_s"]].sum()
-        totals = totals.assign(bytes=by_seed["bytes"].last(), played=totals["decisions"])
-        frame = self.found[EVALUATIONS]
-        if CHOOSING in frame:
-            last = frame[(frame["after"] == self.scores.tasks) & (frame["decisions"] == 0)]
-            choosing = last.groupby(["method", "seed"])[CHOOSING].sum().reindex(totals.index, fill_value=0)
-            totals = totals.assign(played=totals["played"] + choosing, **{CHOOSING: choosing})
-        costs = [cost for cost in _COSTS if cost in totals]
-        rows = totals.reset_index().melt(["method", "seed"], costs, "cost")
-        scratch = rows[rows["method"] == SCRATCH].set_index(["cost", "seed"])["value"]
-        alone = scratch.reindex(pd.MultiIndex.from_frame(rows[["cost", "seed"]])).to_numpy()
-        return rows.assign(times=rows["value"] / np.where(alone == 0, np.nan, alone))
-
     @classmethod
     def read(cls, path: Path, against: str | None = None) -> RunTables:
         """Read a run folder or a file of evaluations; `against` is the method that others are compared with.
@@ -154,11 +106,11 @@ class RunTables:
     @cached_property
     def summaries(self) -> dict[str, pd.DataFrame]:
         """Figures over seeds, by table."""
-        found, made = self.found, dict[str, pd.DataFrame]()
+        found, scores, made = self.found, self.scores, dict[str, pd.DataFrame]()
         if SKILLS in found:
             # What a skill's kept versions win back; the last task does not count: what plays there was trained last.
-            final = {(one.method, one.seed): one.rates[-1] for one in self.scores.trajectories}
-            earlier = found[SKILLS][found[SKILLS]["task"] < self.scores.tasks]
+            final = {(one.method, one.seed): one.rates[-1] for one in scores.trajectories}
+            earlier = found[SKILLS][found[SKILLS]["task"] < scores.tasks]
             places = zip(earlier["method"], earlier["seed"], earlier["task"], strict=True)
             rates = [final[method, seed][task - 1] for method, seed, task in places]
             made[SKILLS] = _summed(earlier, ["skill", "method"], earlier["wins"] / earlier["episodes"] - rates)
@@ -167,12 +119,42 @@ class RunTables:
             made[PLASTICITY] = _summed(found[PLASTICITY], ["method", "after"], rates)
         if DORMANT in found:
             made[DORMANT] = _summed(found[DORMANT], ["method", "after"], found[DORMANT]["share"])
-        if self.returning is not None:
-            made[RETURNING] = summary(self.returning, ["quantity", "method"], "value")
-        if self.costs is not None:
-            times = summary(self.costs, ["cost", "method"], "times", {"mean": "times_scratch"})
-            made[COSTS] = summary(self.costs, ["cost", "method"], "value").merge(times, on=["cost", "method"])
+        if returns := metrics.returns_of(scores.task_names):
+            visits = [
+                (quantity, method, one.seed, rate)
+                for method in scores.methods
+                for one in scores.of(method)
+                for quantity, rate in zip(
+                    VISITS, metrics.returning_rates(one.matrix, returns).mean(axis=0), strict=True
+                )
+            ]
+            rows = pd.DataFrame(visits, columns=["quantity", "method", "seed", "value"]).dropna()
+            made[RETURNING] = summary(rows, ["quantity", "method"], "value")
+        if COSTS in found:
+            costs = self._costs
+            times = summary(costs, ["cost", "method"], "times", {"mean": "times_scratch"})
+            made[COSTS] = summary(costs, ["cost", "method"], "value").merge(times, on=["cost", "method"])
         return {name: frame for name, frame in made.items() if len(frame)}
+
+    @property
+    def _costs(self) -> pd.DataFrame:
+        """What each unit spent over all tasks, by cost, also as a multiple of training from scratch.
+
+        Of bytes it is what is kept at the end; `played` are all decisions: to learn, to select, and at the end to
+        choose versions for all tasks.
+        """
+        by_seed = self.found[COSTS].sort_values("task").groupby(["method", "seed"], sort=False)
+        totals = by_seed[["decisions", "selection_decisions", "ticks", "cpu_s"]].sum()
+        totals = totals.assign(bytes=by_seed["bytes"].last(), played=totals["decisions"])
+        frame = self.found[EVALUATIONS]
+        if CHOOSING in frame:
+            last = frame[(frame["after"] == self.scores.tasks) & (frame["decisions"] == 0)]
+            choosing = last.groupby(["method", "seed"])[CHOOSING].sum().reindex(totals.index, fill_value=0)
+            totals = totals.assign(played=totals["played"] + choosing, **{CHOOSING: choosing})
+        rows = totals.reset_index().melt(["method", "seed"], [cost for cost in _COSTS if cost in totals], "cost")
+        scratch = rows[rows["method"] == SCRATCH].set_index(["cost", "seed"])["value"]
+        alone = scratch.reindex(pd.MultiIndex.from_frame(rows[["cost", "seed"]])).to_numpy()
+        return rows.assign(times=rows["value"] / np.where(alone == 0, np.nan, alone))
 
 
 def _summed(frame: pd.DataFrame, by: list[str], values: pd.Series) -> pd.DataFrame:
@@ -185,7 +167,13 @@ def _sections(tables: RunTables) -> Iterator[Section]:
     """Yield the parts of a report in order; those without anything to show are empty."""
     scores = tables.scores
     note = "Mean over seeds with its 95 % t interval, as shares of fights. The arrow shows where it is better."
-    yield Section("Scores", (*tables.missing_note, note, *scores.notes), (scores.table(MAIN),))
+    missing: tuple[str, ...] = ()
+    if tables.missing:
+        verb = "is" if len(tables.missing) == 1 else "are"
+        count = f"{len(tables.missing)} of {len(tables.planned)} units {verb} missing"
+        named = ", ".join(unit.name for unit in tables.missing)
+        missing = (f"{count}: {named}. Scores are of those that are there.",)
+    yield Section("Scores", (*missing, note, *scores.notes), (scores.table(MAIN),))
     note = (
         "Mean of the middle half of all values, one of each seed and task, with its stratified bootstrap interval "
         "(Agarwal et al. 2021, rliable)."
@@ -231,51 +219,41 @@ def _sections(tables: RunTables) -> Iterator[Section]:
         DORMANT: ("Dormant units", "Their share after each number of tasks, the mean over skills."),
     }
     for name, (title, note) in crossed.items():
-        if name in tables.summaries:
-            yield Section(title, (note,), (_crossed(tables.summaries[name]),))
-    yield _costs(tables)
+        if (summed := tables.summaries.get(name)) is None:
+            continue
+        (column,) = {*summed.columns} & {"quantity", "skill", "after"}
+        cells = {(row["method"], row[column]): interval_cell(row, "mean", 3) for row in summed.to_dict("records")}
+        headings = {value: VISITS.get(value, value) for value in summed[column]}
+        if column == "after":
+            moments = sorted({*summed[column]})
+            headings = {after: f"after {after}" for after in moments if after in (*HELD_OUT_AFTER, moments[-1])}
+        yield Section(title, (note,), (by_method(dict.fromkeys(summed["method"]), headings, cells),))
+    if COSTS in tables.summaries:
+        yield _costs(scores, tables.summaries[COSTS])
     yield Section("How this was made", tuple(_made(tables)))
 
 
-def _crossed(summed: pd.DataFrame) -> Table:
-    """Return means with intervals: a row for each method, a column for each quantity, skill or moment."""
-    (column,) = {*summed.columns} & {"quantity", "skill", "after"}
-    cells = summed.assign(cell=[interval_cell(row, "mean", 3) for row in summed.to_dict("records")])
-    columns = [*dict.fromkeys(summed[column])]
-    if column == "after":
-        columns = [after for after in sorted(columns) if after in (*HELD_OUT_AFTER, max(columns))]
-    crossed = cells.pivot(index="method", columns=column, values="cell").fillna("-")
-    crossed = crossed.loc[[*dict.fromkeys(summed["method"])], columns]
-    headings = [f"after {value}" if column == "after" else VISITS.get(value, value) for value in columns]
-    return Table("", ["method", *headings], [[str(cell) for cell in row] for row in crossed.itertuples()])
-
-
-def _costs(tables: RunTables) -> Section:
-    if COSTS not in tables.summaries:
-        return Section("")
-    summed = tables.summaries[COSTS]
-    found = {(row["method"], row["cost"]): _cost_text(row) for row in summed.to_dict("records")}
-    costs = [cost for cost in _COSTS if cost in {*summed["cost"]}]
-    rows = [[method, *(found[method, cost] for cost in costs)] for method in dict.fromkeys(summed["method"])]
+def _costs(scores: ContinualScores, summed: pd.DataFrame) -> Section:
+    cells = {}
+    for row in summed.to_dict("records"):
+        low, high, digits = row["mean_low"], row["mean_high"], _COSTS[row["cost"]][1]
+        text = f"{row['mean']:,.{digits}f}"
+        # What every seed spends alike, as a budget, needs no interval.
+        if row["seeds"] > 1 and low < high:
+            text += f" ({low:,.{digits}f} to {high:,.{digits}f})"
+        if row["cost"] in _NORMALISED and pd.notna(row["times_scratch"]):
+            text += f" [{number(row['times_scratch'], 2)}]"
+        cells[row["method"], row["cost"]] = text
+    headings = {cost: name for cost, (name, _) in _COSTS.items() if cost in {*summed["cost"]}}
     note = (
         f"Over all tasks: mean over seeds (95 % t interval); in brackets as a multiple of {SCRATCH}, which trains "
         "each task from nothing. Decisions are those of all learning skills, selection included. Where nobody says "
         "which task is played, versions are chosen by fights before: the decisions of these for all tasks at the end "
         "come on top."
     )
-    drawn = {_COSTS[cost][0]: summed[summed["cost"] == cost] for cost in _DRAWN}
-    table = Table("", ["method", *(_COSTS[cost][0] for cost in costs)], rows)
-    return Section("Costs", (note,), (table,), {"costs.png": figures.draw_costs(tables.scores, drawn)})
-
-
-def _cost_text(row: Mapping[str, Any]) -> str:
-    low, high, digits = row["mean_low"], row["mean_high"], _COSTS[row["cost"]][1]
-    text = f"{row['mean']:,.{digits}f}"
-    # What every seed spends alike, as a budget, needs no interval.
-    if row["seeds"] > 1 and low < high:
-        text += f" ({low:,.{digits}f} to {high:,.{digits}f})"
-    known = row["cost"] in _NORMALISED and pd.notna(row["times_scratch"])
-    return f"{text} [{number(row['times_scratch'], 2)}]" if known else text
+    drawn = {headings[cost]: summed[summed["cost"] == cost] for cost in _DRAWN}
+    table = by_method(dict.fromkeys(summed["method"]), headings, cells)
+    return Section("Costs", (note,), (table,), {"costs.png": figures.draw_costs(scores, drawn)})
 
 
 def _made(tables: RunTables) -> Iterator[str]:

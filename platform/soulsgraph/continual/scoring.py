@@ -7,7 +7,7 @@ on the same tasks; p values are those of paired t tests, adjusted for their numb
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 from rich.console import RenderableType
 
-from soulsgraph.continual.files import EVALUATIONS, SCRATCH, Trajectory, trajectories
+from soulsgraph.continual.files import EVALUATIONS, SCRATCH
 from soulsgraph.results import metrics, statistics
 from soulsgraph.results.seeds import difference, difference_columns, figures_of, interval_cell
 from soulsgraph.results.tables import Table, finite, number, seeds_text
@@ -32,6 +32,71 @@ _DECISIONS, _TICKS, _RATE = range(3)
 
 
 @dataclass(frozen=True)
+class Trajectory:
+    """What one method did with one seed over a sequence of tasks.
+
+    `rates` (tasks + 1, tasks) has the win rate in each task (columns) after each number of tasks (rows), nan where it
+    was not played. `areas` are the mean win rates in each task while it was trained, (tasks,), and those of training it
+    from scratch, by the column of a curve over which they are taken.
+    """
+
+    method: str
+    seed: int
+    rates: Values
+    areas: Mapping[int, Sequence[Values]]
+
+    @property
+    def untrained(self) -> Values:
+        """Win rates before any training, (tasks,)."""
+        return np.asarray(self.rates[0])
+
+    @property
+    def matrix(self) -> Values:
+        """Win rates after each task, (tasks, tasks)."""
+        return np.asarray(self.rates[1:])
+
+
+def trajectories(frame: pd.DataFrame) -> list[Trajectory]:
+    """Return what each method did with each seed, in the order of the file, of checked evaluations.
+
+    The budget of a task, over which areas are taken, is the longest curve that any method but the one from scratch has
+    in it with the same seed. From scratch nothing is transferred: its 0 would say nothing.
+    """
+    tasks = int(frame["task"].max())
+    rates, curves = dict[tuple[str, int], Values](), dict[int, dict[str, list[Values]]]()
+    for (method, seed), rows in frame.groupby(["method", "seed"], sort=False):
+        own, between = np.full((tasks + 1, tasks), np.nan), rows[rows["decisions"] == 0]
+        own[between["after"], between["task"] - 1] = between["wins"] / between["episodes"]
+        rates[str(method), int(seed)] = own
+        curves.setdefault(int(seed), {})[str(method)] = [_curve(rows, own, task) for task in range(1, tasks + 1)]
+    made = []
+    for (method, seed), own in rates.items():
+        beside = [one for other, one in curves[seed].items() if other != SCRATCH]
+        pair = curves[seed][method], [] if method == SCRATCH else curves[seed].get(SCRATCH, [])
+        areas = {axis: [_areas(one, beside, axis, tasks) for one in pair] for axis in (_DECISIONS, _TICKS)}
+        made.append(Trajectory(method, seed, own, areas))
+    return made
+
+
+def _curve(frame: pd.DataFrame, rates: Values, task: int) -> Values:
+    """Return a task's learning curve, its beginning first: (points, 3) of decisions, ticks and win rate, maybe none."""
+    rows = frame[(frame["decisions"] > 0) & (frame["task"] == task)].sort_values("decisions")
+    ticks, start = rows.get("ticks", np.full(len(rows), np.nan)), rates[task - 1, task - 1]
+    points = np.column_stack([rows["decisions"], ticks, rows["wins"] / rows["episodes"]]).astype(np.float64)
+    return points if rows.empty or np.isnan(start) else np.vstack([[0.0, 0.0, start], points])
+
+
+def _areas(curves: Sequence[Values], beside: Sequence[Sequence[Values]], axis: int, tasks: int) -> Values:
+    """Return the area below a method's curve of each task, nan without one."""
+    areas = np.full(tasks, np.nan)
+    for task, curve in enumerate(curves):
+        ends = [other[task][-1, axis] for other in beside if len(other[task])]
+        if len(curve) and ends and not np.isnan([*curve[:, axis], *ends]).any():
+            areas[task] = metrics.curve_area(curve[:, axis], curve[:, _RATE], max(ends))
+    return areas
+
+
+@dataclass(frozen=True)
 class Metric:
     """A metric: what it is for people, its parts by task or pair of tasks, and the cells of R that these need.
 
@@ -44,16 +109,6 @@ class Metric:
     needed: Callable[[Trajectory], Values]
     better: str = "higher"
     by_task: bool = True
-
-    def of(self, one: Trajectory) -> Values:
-        """Return the parts of a method's seed, (parts,); nan where one is not defined."""
-        values = self.parts(one)
-        return np.full_like(values, np.nan) if np.isnan(self.needed(one)).any() else values
-
-    @property
-    def heading(self) -> str:
-        """The title, with an arrow to where it is better."""
-        return f"{self.title} {'↑' if self.better == 'higher' else '↓'}"
 
 
 def _last(one: Trajectory) -> Values:
@@ -135,16 +190,15 @@ MAIN, OTHERS = tuple(METRICS)[:5], tuple(METRICS)[5:]
 
 @dataclass(frozen=True)
 class Score:
-    """A metric of one method: its parts with every seed, (seeds, parts), nan where one is not defined."""
+    """A metric of one method: its parts by seed (rows) and task or pair of tasks, nan where one is not defined."""
 
     metric: Metric
-    seeds: tuple[int, ...]
-    parts: Values
+    parts: pd.DataFrame
 
     @cached_property
     def values(self) -> pd.Series:
         """The metric by seed; seeds for which it is not defined are left out."""
-        return pd.Series(map(metrics.mean_of, self.parts), self.seeds, float).dropna()
+        return pd.Series([*map(metrics.mean_of, self.parts.to_numpy())], self.parts.index, float).dropna()
 
     @cached_property
     def columns(self) -> dict[str, Any]:
@@ -153,7 +207,7 @@ class Score:
         Tasks for which a seed has no value are left out of it.
         """
         row = figures_of(self.values)
-        whole = self.parts[:, ~np.isnan(self.parts).any(axis=0)]
+        whole = self.parts.dropna(axis=1).to_numpy()
         if self.metric.by_task and whole.size:
             row["interquartile_mean"] = statistics.interquartile_mean(whole)
             row |= statistics.interquartile_mean_interval(whole).columns("interquartile_mean_")
@@ -162,10 +216,14 @@ class Score:
 
 @dataclass(frozen=True)
 class ContinualScores:
-    """What every method scored; `against` is the method that the others are compared with, None where there is none."""
+    """What every method scored; `against` is the method that the others are compared with, None where there is none.
+
+    `methods` are those that are scored, in the order of the file.
+    """
 
     trajectories: Sequence[Trajectory]
     task_names: tuple[str, ...]
+    methods: tuple[str, ...]
     scores: Mapping[tuple[str, str], Score]
     against: str | None
 
@@ -175,14 +233,9 @@ class ContinualScores:
         return len(self.task_names)
 
     @property
-    def methods(self) -> tuple[str, ...]:
-        """The methods that are scored, in the order of the file."""
-        return tuple(dict.fromkeys(method for _, method in self.scores))
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
+    def seeds(self) -> list[int]:
         """All seeds in order."""
-        return tuple(sorted({seed for score in self.scores.values() for seed in score.seeds}))
+        return sorted({one.seed for one in self.trajectories if one.method in self.methods})
 
     @property
     def counted(self) -> str:
@@ -201,7 +254,7 @@ class ContinualScores:
             lacking = []
             for name in self.shown(METRICS):
                 one = self.scores[name, method]
-                if seeds := [str(seed) for seed in one.seeds if seed not in one.values]:
+                if seeds := [str(seed) for seed in one.parts.index if seed not in one.values]:
                     lacking.append(f"{METRICS[name].title} of seed {', '.join(seeds)}")
             lines += [f"{method}: not defined: {'; '.join(lacking)}"] if lacking else []
         return lines
@@ -230,32 +283,19 @@ class ContinualScores:
         return made
 
     def tables(self) -> dict[str, Rows]:
-        """Return the tables for machines, by the names of their files; None where something is not defined."""
+        """Return the tables for machines, by the names of their files; nan or None where something is not defined."""
+        scores = [({"metric": name, "method": method}, one) for (name, method), one in self.scores.items()]
         return {
-            "scores": [
-                {"metric": name, "method": method, **score.columns}
-                for (name, method), score in self.scores.items()
-                if len(score.values)
-            ],
+            "scores": [of | one.columns for of, one in scores if len(one.values)],
             "scores-differences": self.differences,
             "scores-seeds": [
-                {"metric": name, "method": method, "seed": seed, "value": score.values.get(seed)}
-                for (name, method), score in self.scores.items()
-                for seed in score.seeds
+                of | {"seed": seed, "value": one.values.get(seed)} for of, one in scores for seed in one.parts.index
             ],
             "scores-tasks": [
-                # Zero-shot transfer has no part for the first task, where nothing came before.
-                {
-                    "metric": name,
-                    "method": method,
-                    "task": place + 1 + (name == "zero_shot_transfer"),
-                    "seed": seed,
-                    "value": float(value),
-                }
-                for (name, method), score in self.scores.items()
-                if score.metric.by_task
-                for seed, parts in zip(score.seeds, score.parts, strict=True)
-                for place, value in enumerate(parts)
+                of | {"task": task, "seed": seed, "value": value}
+                for of, one in scores
+                if one.metric.by_task
+                for (seed, task), value in one.parts.T.unstack().items()
             ],
         }
 
@@ -272,22 +312,26 @@ class ContinualScores:
 
         The figure is the mean or the interquartile mean.
         """
-        shown, rows = self.shown(names), []
+        cells = {}
         for method in self.methods:
-            scores = [self.scores[name, method] for name in shown]
-            cells = [interval_cell(one.columns, figure, 3) if len(one.values) else "-" for one in scores]
-            rows.append([method, str(max((len(one.values) for one in scores), default=0)), *cells])
-        return Table(title, ["method", "seeds", *(METRICS[name].heading for name in shown)], rows)
+            known = {name: one for name in names if len((one := self.scores[name, method]).values)}
+            cells[method, ""] = str(max((len(one.values) for one in known.values()), default=0))
+            cells |= {(method, name): interval_cell(one.columns, figure, 3) for name, one in known.items()}
+        return by_method(self.methods, {"": "seeds", **self._headings(names)}, cells, title)
 
     def difference_table(self, title: str = "") -> Table:
         """Return a row for each method compared: differences of the main metrics, each with its adjusted p."""
-        shown, cells = self.shown(MAIN), dict[str, dict[str, str]]()
+        cells = {}
         for row in self.differences:
             p = "<0.001" if row["adjusted_p"] < 0.001 else number(row["adjusted_p"], 3)
             text = interval_cell(row, "mean", 3) + ("" if np.isnan(row["adjusted_p"]) else f", p {p}")
-            cells.setdefault(row["method"], {})[row["metric"]] = text
-        rows = [[method, *(own.get(name, "-") for name in shown)] for method, own in cells.items()]
-        return Table(title, ["method", *(METRICS[name].heading for name in shown)], rows)
+            cells[row["method"], row["metric"]] = text
+        methods = dict.fromkeys(method for method, _ in cells)
+        return by_method(methods, self._headings(MAIN), cells, title)
+
+    def _headings(self, names: Sequence[str]) -> dict[str, str]:
+        arrows = {"higher": "↑", "lower": "↓"}
+        return {name: f"{METRICS[name].title} {arrows[METRICS[name].better]}" for name in self.shown(names)}
 
     def to_rich(self) -> list[RenderableType]:
         """Return tables for the terminal, and what is not defined."""
@@ -299,6 +343,14 @@ class ContinualScores:
         return [*(table.to_rich() for table in tables if table.rows), *self.notes]
 
 
+def by_method(
+    methods: Iterable[str], headings: Mapping[Any, str], cells: Mapping[tuple[str, Any], str], title: str = ""
+) -> Table:
+    """Return a row for each method, with a cell, or a dash, for what each further column is about."""
+    rows = [[method, *(cells.get((method, about), "-") for about in headings)] for method in methods]
+    return Table(title, ["method", *headings.values()], rows)
+
+
 def score(frame: pd.DataFrame, against: str | None = None) -> ContinualScores:
     """Score evaluations, a frame as `files.check_frame` returns it.
 
@@ -308,14 +360,18 @@ def score(frame: pd.DataFrame, against: str | None = None) -> ContinualScores:
     Raises:
         SoulsGraphError: if no method can be scored, or `against` is none that is.
     """
-    found = _with_areas(trajectories(frame))
+    found = trajectories(frame)
     ended = dict.fromkeys(one.method for one in found if not np.isnan(one.rates[-1]).any())
-    methods = [method for method in dict.fromkeys(one.method for one in found) if method in ended]
+    methods = tuple(method for method in dict.fromkeys(one.method for one in found) if method in ended)
+    own = {method: [one for one in found if one.method == method] for method in methods}
     scores = {}
     for name, metric in METRICS.items():
-        for method in methods:
-            ones = [one for one in found if one.method == method]
-            scores[name, method] = Score(metric, tuple(one.seed for one in ones), np.array([*map(metric.of, ones)]))
+        for method, ones in own.items():
+            values = [np.where(np.isnan(metric.needed(one)).any(), np.nan, metric.parts(one)) for one in ones]
+            parts = pd.DataFrame(values, [one.seed for one in ones])
+            # Zero-shot transfer has no part for the first task, where nothing came before.
+            parts.columns += 1 + (name == "zero_shot_transfer")
+            scores[name, method] = Score(metric, parts)
     if not methods:
         raise Where(EVALUATIONS).error("a method with the win rate in every task at the end", "none")
     if against is not None and against not in methods:
@@ -328,33 +384,4 @@ def score(frame: pd.DataFrame, against: str | None = None) -> ContinualScores:
     for task, rows in frame.groupby("task"):
         named = {*rows.get("task_name", ())} - {""}
         names.append(str(named.pop()) if len(named) == 1 else f"task {task}")
-    return ContinualScores(found, tuple(names), scores, against)
-
-
-def _with_areas(found: Sequence[Trajectory]) -> list[Trajectory]:
-    """Return trajectories with the areas below their curves and below those of training from scratch.
-
-    The budget of a task is the longest curve that any method but the one from scratch has in it with the same seed.
-    From scratch nothing is transferred: its 0 would say nothing.
-    """
-    scratch = {one.seed: one for one in found if one.method == SCRATCH}
-    made = []
-    for one in found:
-        beside = [other for other in found if other.seed == one.seed and other.method != SCRATCH]
-        alone, count = None if one.method == SCRATCH else scratch.get(one.seed), len(one.curves)
-        areas = {
-            axis: (_areas(one, beside, axis, count), _areas(alone, beside, axis, count))
-            for axis in (_DECISIONS, _TICKS)
-        }
-        made.append(replace(one, areas=areas))
-    return made
-
-
-def _areas(one: Trajectory | None, beside: Sequence[Trajectory], axis: int, tasks: int) -> Values:
-    """Return the area below a method's curve of each task, nan without one."""
-    areas = np.full(tasks, np.nan)
-    for task, curve in enumerate(one.curves if one else ()):
-        ends = [float(other.curves[task][-1, axis]) for other in beside if len(other.curves[task])]
-        if len(curve) and ends and not np.isnan([*curve[:, axis], *ends]).any():
-            areas[task] = metrics.curve_area(curve[:, axis], curve[:, _RATE], max(ends))
-    return areas
+    return ContinualScores(found, tuple(names), methods, scores, against)

@@ -154,14 +154,12 @@ class ContinualStudy:
 
     def units(self) -> tuple[ContinualUnit, ...]:
         """Return the units: the first tasks of the seeds, then the methods, the longest first."""
-        first = [ContinualUnit(FIRST, seed) for seed in self.seeds if self.shares_first]
         methods = sorted(self.methods, key=lambda name: name != SCRATCH)
-        return (*first, *(ContinualUnit(name, seed) for seed in self.seeds for name in methods))
-
-    @property
-    def shares_first(self) -> bool:
-        """Whether a method learns the first task as others do."""
-        return any(METHODS[name].shares_first for name in self.methods)
+        first = [FIRST] if any(METHODS[name].shares_first for name in methods) else []
+        return (
+            *(ContinualUnit(name, seed) for name in first for seed in self.seeds),
+            *(ContinualUnit(name, seed) for seed in self.seeds for name in methods),
+        )
 
 
 @dataclass(frozen=True, order=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from soulsgraph.continual.files import CHOOSING, TABLES
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.importance import dormant_share
 from soulsgraph.continual.methods.learning import EndedStage, PlayedFights, TaskWorld, Versions, learn, versions_digest
-from soulsgraph.continual.methods.method import Method, MethodOptions, plain, whole
+from soulsgraph.continual.methods.method import Method, plain, whole
 from soulsgraph.continual.selecting import MOST_DECISIONS, MOST_HOMES, SELECTED_PART, Home, Selection, select
 from soulsgraph.continual.study import FIRST, HELD_OUT_AFTER, ContinualFolder, ContinualUnit, shares
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants, with_variants
@@ -37,6 +37,8 @@ _STREAM = 60
 HELD_OUT_DECISIONS = 10_000
 #: The last of the states, and the one before it: where the last is damaged the unit goes on from that.
 _KEPT = 2
+#: The attributes of a unit that a state holds, beside its method.
+_STATE = ("done", "rows", "own", "known", "learned_at", "progress")
 Rows = list[dict[str, Any]]
 
 
@@ -51,14 +53,13 @@ def stage_seed(seed: int, position: int, skill: int) -> int:
     return int(derive_seeds(seed, _STREAM, position, skill)[0] >> 33)
 
 
+@dataclass
 class FirstTask(Method):
     """Learn the first task for all methods that learn it alike, and keep decisions of which they may keep some."""
 
     name, source, shares_first = FIRST, "", False
 
-    def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
-        super().__init__(options, tasks, seed)
-        self.rows: dict[str, Transitions] = {}
+    rows: dict[str, Transitions] = field(default_factory=dict)
 
     def end_stage(self, skill: str, ended: EndedStage) -> None:
         """Keep decisions."""
@@ -68,27 +69,6 @@ class FirstTask(Method):
 def wins_of(world: TaskWorld, versions: Versions, seed: int, fights: int) -> int:
     """Return how many fights of a task versions win."""
     return int(play(world.agent(versions), evaluation_seeds(seed, fights)).won.sum())
-
-
-class CpuTime:
-    """CPU seconds from now on, after `before_s`: what is played to be shown is no part of what a method takes."""
-
-    def __init__(self, before_s: float = 0.0) -> None:
-        self._from_s = time.process_time() - before_s
-
-    @property
-    def cpu_s(self) -> float:
-        """CPU seconds so far, but for those in which it was paused."""
-        return time.process_time() - self._from_s
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Do not count a `with` block."""
-        since_s = time.process_time()
-        try:
-            yield
-        finally:
-            self._from_s += time.process_time() - since_s
 
 
 @dataclass
@@ -116,7 +96,7 @@ class UnitRun:
         self.study, self.worlds = folder.plan, folder.plan.worlds(unit.seed)
         kind = FirstTask if unit.method == FIRST else METHODS[unit.method]
         self.method = kind(self.study.options, len(self.worlds), unit.seed)
-        self.done, self._took = 0, CpuTime()
+        self.done, self._counted_from_s = 0, time.process_time()
         self.progress: TaskProgress | None = None
         #: The position of the task that each skill's newest version learned in.
         self.learned_at: dict[str, int] = {}
@@ -142,7 +122,9 @@ class UnitRun:
             Interruption: if a stop was asked for; the state after the last stage is saved.
         """
         if not self._take_up():
-            self._evaluate_untrained()
+            # The agent that learned nothing: in every task, and how well it learns held-out bosses.
+            self.rows["evaluations"] += [self._row(world, self._won_by(world, {})) for world in self.worlds]
+            self.rows["plasticity"] += self._plasticity()
         for world in self.worlds[self.done :]:
             self._learn(world)
             self._evaluate()
@@ -157,30 +139,42 @@ class UnitRun:
         if not (saved := self.folder.states(self.unit)):
             return False
         state = whole(read_training_state(saved[-1]))
-        self.done, self.rows, self.own = state["done"], state["rows"], state["own"]
-        self.known, self.learned_at = state["known"], state["learned_at"]
-        if progress := state.get("progress"):
-            self.progress = TaskProgress(**progress)
+        method = state.pop("method")
+        vars(self).update(state)
+        if state["progress"]:
+            self.progress = TaskProgress(**state["progress"])
             self.method.before_task(self.worlds[self.done])
-        self.method.restore(state["method"])
+        self.method.restore(method)
         return True
 
     def _save(self) -> None:
         progress, name = self.progress, f"task-{self.done:04d}"
-        state: dict[str, Any] = {"done": self.done, "rows": self.rows, "method": self.method.state()}
-        state |= {"own": self.own, "known": self.known, "learned_at": self.learned_at}
-        state["progress"] = vars(progress) if progress else None
+        state = {"method": self.method.state(), **{one: getattr(self, one) for one in _STATE}}
         if progress:
             name += f"-{len(progress.adapted) - len(progress.left):02d}"
+            state["progress"] = vars(progress)
         with whole_folder(self.folder.unit_path(self.unit) / name, replace=True) as temporary:
             write_training_state(temporary, plain(state))
         for path in self.folder.states(self.unit)[:-_KEPT]:
             remove_folder(path)
 
+    @property
+    def _cpu_s(self) -> float:
+        """CPU seconds of the task so far: what is played to be shown is no part of what a method takes."""
+        return time.process_time() - self._counted_from_s
+
+    @contextmanager
+    def _uncounted(self) -> Iterator[None]:
+        since_s = time.process_time()
+        try:
+            yield
+        finally:
+            self._counted_from_s += time.process_time() - since_s
+
     def _save_within(self, world: TaskWorld, progress: TaskProgress) -> None:
         """Save how far a task has come."""
-        progress.cpu_s = self._took.cpu_s
-        with self._took.paused():
+        progress.cpu_s = self._cpu_s
+        with self._uncounted():
             self._save()
         self._stop_if_requested(f"a stage of task {world.position + 1} of {len(self.worlds)}")
 
@@ -190,13 +184,13 @@ class UnitRun:
 
     def _learn(self, world: TaskWorld) -> None:
         method = self.method
-        self._took = CpuTime(self.progress.cpu_s if self.progress else 0.0)
+        self._counted_from_s = time.process_time() - (self.progress.cpu_s if self.progress else 0.0)
         if self.progress is None:
             method.before_task(world)
         shared = world.position == 0 and method.shares_first
         costs = self._take_first(world) if shared else self._learn_task(world)
         method.after_task(world)
-        costs["cpu_s"] = costs.get("cpu_s", 0.0) + self._took.cpu_s
+        costs["cpu_s"] = costs.get("cpu_s", 0.0) + self._cpu_s
         self.rows["costs"].append({"task": world.position + 1, **costs, "bytes": method.size_bytes})
         self.own.append(dict(method.playing(world.position)))
         if self._chooses:
@@ -222,15 +216,15 @@ class UnitRun:
         for skill, share in [*progress.left.items()]:
             seed, before = stage_seed(self.unit.seed, world.position, order.index(skill)), dict(method.newest)
             learned = learn(self.supervisor, world, skill, before, method.start(skill), share, seed, method)
-            with self._took.paused():
-                variants = [{skill: weights} for weights in learned.points.values()]
+            with self._uncounted():
+                variants = [{skill: weights} for *_, weights in learned.points]
                 agent = with_variants(world.agent(before), world.clips[skill], variants)
                 seeds = evaluation_seeds(POINT_SEED, POINT_FIGHTS)
                 won = play_variants(agent, seeds, len(variants)).won.reshape(len(variants), -1)
             last = progress.points[-1]
-            for step, wins in zip(learned.points, won.sum(axis=1), strict=True):
-                spent = {"decisions": last["decisions"] + step, "ticks": last["ticks"] + learned.ticks[step]}
-                progress.points.append(self._row(world, int(wins), POINT_FIGHTS, **spent))
+            for (step, ticks, _), wins in zip(learned.points, won.sum(axis=1).tolist(), strict=True):
+                spent = {"decisions": last["decisions"] + step, "ticks": last["ticks"] + ticks}
+                progress.points.append(self._row(world, {"wins": wins, "episodes": POINT_FIGHTS}, **spent))
             method.take(skill, learned.version)
             self.learned_at[skill] = world.position
             del progress.left[skill]
@@ -246,12 +240,13 @@ class UnitRun:
 
     def _begin_task(self, world: TaskWorld) -> TaskProgress:
         """Select the skills of a task, and share out what that left of its budget."""
-        versions = self.method.beginning()
-        with self._took.paused():
-            # An agent without versions wins nothing.
-            wins = self._won_by(world, versions, POINT_SEED, POINT_FIGHTS) if versions else 0
+        counts, versions = {"wins": 0, "episodes": POINT_FIGHTS}, self.method.beginning()
+        # An agent without versions wins nothing.
+        if versions:
+            with self._uncounted():
+                counts = self._won_by(world, versions, POINT_SEED, POINT_FIGHTS)
         selection = self._selected(world)
-        skills, decisions, begin = selection.skills, selection.decisions, self._row(world, wins, POINT_FIGHTS, ticks=0)
+        skills, decisions, begin = selection.skills, selection.decisions, self._row(world, counts, ticks=0)
         whole, points = any(self.method.start(skill) is None for skill in skills), [begin]
         if decisions:
             points.append({**begin, "decisions": decisions, "ticks": selection.ticks})
@@ -297,24 +292,16 @@ class UnitRun:
         for position in sorted(positions):
             world = self.worlds[position]
             versions, chosen = self._playing(world)
-            wins = self._won_by(world, versions, EVALUATION_SEED, self.study.episodes)
-            self.rows["evaluations"].append(self._row(world, wins, self.study.episodes, **{CHOOSING: chosen}))
+            self.rows["evaluations"].append(self._row(world, self._won_by(world, versions), **{CHOOSING: chosen}))
         self.rows["dormant"] += self._dormant()
         self.rows["plasticity"] += self._plasticity()
         if last and not self.method.isolated:
             self._put_back()
 
-    def _evaluate_untrained(self) -> None:
-        """Evaluate the agent that learned nothing: in every task, and how well it learns held-out bosses."""
-        for world in self.worlds:
-            wins = self._won_by(world, {}, EVALUATION_SEED, self.study.episodes)
-            self.rows["evaluations"].append(self._row(world, wins, self.study.episodes))
-        self.rows["plasticity"] += self._plasticity()
-
-    def _row(self, world: TaskWorld, wins: int, episodes: int, **more: int) -> dict[str, Any]:
+    def _row(self, world: TaskWorld, counts: dict[str, int], **more: int) -> dict[str, Any]:
         """Return a row of evaluations: fights of a task that were won now."""
-        row = {"after": self.done, "decisions": 0, "task": world.position + 1, "task_name": world.name, "wins": wins}
-        return row | {"episodes": episodes} | more
+        task = {"task": world.position + 1, "task_name": world.name}
+        return {"after": self.done, "decisions": 0, **task, **counts, **more}
 
     @property
     def _chooses(self) -> bool:
@@ -328,8 +315,12 @@ class UnitRun:
         task, decisions = choose(world, by_task, self.known, self._fights)
         return by_task[task], decisions
 
-    def _won_by(self, world: TaskWorld, versions: Versions, seed: int, fights: int) -> int:
-        return self._fights.of(wins_of, world, versions, seed, fights)
+    def _won_by(
+        self, world: TaskWorld, versions: Versions, seed: int = EVALUATION_SEED, fights: int = 0
+    ) -> dict[str, int]:
+        """Return how many fights of a task versions win, of how many: those of an evaluation if not said."""
+        fights = fights or self.study.episodes
+        return {"wins": self._fights.of(wins_of, world, versions, seed, fights), "episodes": fights}
 
     def _put_back(self) -> None:
         """Play every task with one skill's version of then put back, all else as it plays at the end."""
@@ -338,9 +329,8 @@ class UnitRun:
             for skill in then:
                 if versions_digest({skill: then[skill]}) == versions_digest({skill: now[skill]}):
                     continue
-                wins = self._won_by(world, {**now, skill: then[skill]}, EVALUATION_SEED, self.study.episodes)
-                row = {"task": world.position + 1, "skill": skill, "wins": wins, "episodes": self.study.episodes}
-                self.rows["skills"].append(row)
+                counts = self._won_by(world, {**now, skill: then[skill]})
+                self.rows["skills"].append({"task": world.position + 1, "skill": skill, **counts})
 
     def _plasticity(self) -> Rows:
         """Return what is won on held-out bosses after `HELD_OUT_DECISIONS`, from where a new task would begin.
@@ -359,9 +349,7 @@ class UnitRun:
                 seed = stage_seed(self.unit.seed, len(self.worlds), order.index(skill))
                 learned = learn(self.supervisor, world, skill, versions, versions.get(skill), share, seed)
                 versions[skill] = learned.version
-            wins = wins_of(world, versions, EVALUATION_SEED, self.study.episodes)
-            row = {"after": self.done, "boss": boss.scenario, "wins": wins, "episodes": self.study.episodes}
-            found.append(row)
+            found.append({"after": self.done, "boss": boss.scenario, **self._won_by(world, versions)})
         return found
 
     def _dormant(self) -> Rows:
@@ -382,4 +370,4 @@ def _sampled(kept: Transitions, count: int, random: np.random.Generator) -> Tran
     if count >= len(kept):
         return kept
     rows = np.sort(random.choice(len(kept), count, replace=False))
-    return Transitions(*(getattr(kept, field.name)[rows] for field in fields(Transitions)))
+    return Transitions(**{name: values[rows] for name, values in vars(kept).items()})

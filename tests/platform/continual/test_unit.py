@@ -232,21 +232,6 @@ def test_a_budget_is_shared_out(skills):
     assert whole == {"camera": 20_000, "heal_attack": 90_000}
 
 
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"methods": ("kept", "kep")}, "kep"),
-        ({"methods": ("kept", "kept")}, "methods"),
-        ({"skills": ("dodge", "parry")}, "parry"),
-        ({"skills": ("auto", "dodge")}, "auto"),
-        ({"scale": 0.0}, "scale"),
-    ],
-)
-def test_a_study_that_cannot_be_run_is_refused(tmp_path, options, name):
-    with pytest.raises(SoulsGraphError, match=name):
-        study_of(tmp_path, **options)
-
-
 FIGHT = 'based_on = "vordt"\nname = "mine"\nboss_hp = [889.0, {}]\n'
 
 
@@ -268,11 +253,3 @@ def test_a_study_is_opened_as_it_was_begun_and_not_where_a_fight_changed(tmp_pat
         (tmp_path / file).write_text(text.format(fight) if file == "sequence.toml" else text)
     with pytest.raises(SoulsGraphError, match="sequence"):
         ContinualFolder.open(folder.path)
-
-
-def test_what_is_no_study_is_refused_by_its_file(tmp_path):
-    with pytest.raises(SoulsGraphError, match=r"continual\.json"):
-        ContinualFolder.open(tmp_path)
-    (tmp_path / "continual.json").write_text("{}")
-    with pytest.raises(SoulsGraphError, match=r"continual\.json"):
-        ContinualFolder.open(tmp_path)

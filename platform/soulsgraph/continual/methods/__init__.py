@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from soulsgraph.continual.methods.base import BaseAndSpecialists
-from soulsgraph.continual.methods.clonex import ClonEx
 from soulsgraph.continual.methods.distil import ResetAndDistil
 from soulsgraph.continual.methods.ewc import EWC, MAS, OnlineEWC
-from soulsgraph.continual.methods.joint import Joint
-from soulsgraph.continual.methods.kept import KeptVersions, Scratch
+from soulsgraph.continual.methods.kept import BaseAndSpecialists, KeptVersions, Scratch
 from soulsgraph.continual.methods.method import AllSkills, Method, Newest
 from soulsgraph.continual.methods.packnet import PackNet
-from soulsgraph.continual.methods.replay import Replay
+from soulsgraph.continual.methods.replay import ClonEx, Joint, Replay
 
 #: The methods by name, in the order of tables.
 METHODS: Mapping[str, type[Method]] = {

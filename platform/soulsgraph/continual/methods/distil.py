@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
 from zlib import crc32
 
-from soulsgraph.continual.methods.learning import EndedStage, SkillVersion, TaskWorld, Versions
-from soulsgraph.continual.methods.method import MethodOptions
+from soulsgraph.continual.methods.learning import EndedStage, SkillVersion, Versions
 from soulsgraph.continual.methods.replay import Replay
 from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.sampler import Transitions
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _STREAM = 61
 
 
+@dataclass
 class ResetAndDistil(Replay):
     """Learn a task by a network that is reset, then fit one network to it and to what played the tasks before.
 
@@ -29,15 +30,7 @@ class ResetAndDistil(Replay):
     coefficients: ClassVar[tuple[str, ...]] = ("reserve", "distilled_updates")
     fixes_statistics = False
 
-    def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
-        super().__init__(options, tasks, seed)
-        self._numbers: dict[str, Any] = {}
-        self._world: TaskWorld | None = None
-
-    def before_task(self, world: TaskWorld) -> None:
-        """Begin a task."""
-        super().before_task(world)
-        self._world = world
+    _numbers: dict[str, DQNHyperparameters] = field(default_factory=dict)
 
     def start(self, skill: str) -> SkillVersion | None:
         """Begin at nothing."""
@@ -50,13 +43,11 @@ class ResetAndDistil(Replay):
     def keep(self, algorithm: SkillDQN, skill: str, parts: list[Transitions]) -> None:
         """Learn the task from its own decisions alone."""
 
-    def end_stage(self, skill: str, ended: EndedStage) -> None:
-        """Keep observations, and how the skill learns."""
-        super().end_stage(skill, ended)
-        # Of a decision its observation is what is distilled.
-        new = self.reserve[skill][-1]
-        self.reserve[skill][-1] = replace(new, next_observations=new.observations)
-        self._numbers[skill] = ended.hyperparameters
+    def kept_of(self, ended: EndedStage) -> Transitions:
+        """Return decisions of which the observations are distilled, and keep how the skill learns."""
+        self._numbers[ended.skill] = ended.hyperparameters
+        rows = super().kept_of(ended)
+        return replace(rows, next_observations=rows.observations)
 
     def take(self, skill: str, version: SkillVersion) -> None:
         """Distil what was learned, and what played before, into one network."""
@@ -65,14 +56,9 @@ class ResetAndDistil(Replay):
 
         *old, new = self.reserve[skill]
         if skill in self.newest and old:
-            assert self._world is not None
             teachers = [(version.weights, new.observations)]
             teachers += [(self.newest[skill].weights, part.observations) for part in old]
-            version = distil(
-                self._world.skill(skill),
-                teachers,
-                self._numbers[skill],
-                int(derive_seeds(self.seed, _STREAM, self.position, crc32(skill.encode()))[0] >> 33),
-                self.options.distilled_updates,
-            )
+            seed = int(derive_seeds(self.seed, _STREAM, self.world.position, crc32(skill.encode()))[0] >> 33)
+            updates = self.options.distilled_updates
+            version = distil(self.world.skill(skill), teachers, self._numbers[skill], seed, updates)
         super().take(skill, version)

@@ -8,12 +8,11 @@ height, from which learning can go on. Alone, the first leaves values of any hei
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 import torch.nn.functional as functional
-from torch import Tensor, nn
+from torch import nn
 
 from soulsgraph.continual.methods.importance import layer_outputs
 from soulsgraph.continual.methods.learning import SkillVersion
@@ -33,22 +32,6 @@ _LEAST_SPREAD = 1e-6
 
 #: Weights of a network (`QNetworkModule.weights`), and raw observations (n, size) of its own.
 Lesson = tuple[Weights, Floats]
-
-
-@dataclass(frozen=True)
-class _Targets:
-    """The teachers' Q-values (n, actions), and by row (n, 1) the temperature and the deviation of all values."""
-
-    values: Tensor
-    temperatures: Tensor
-    deviations: Tensor
-
-    def loss(self, values: Tensor, rows: Tensor) -> Tensor:
-        """Return the loss of Q-values (m, actions) of `rows` (m,)."""
-        targets, temperatures = self.values[rows], self.temperatures[rows]
-        squared = ((values - targets) / self.deviations[rows]).square().mean()
-        own, theirs = ((one / temperatures).log_softmax(dim=1) for one in (values, targets))
-        return squared + functional.kl_div(own, theirs, reduction="batchmean", log_target=True)
 
 
 def distil(
@@ -74,7 +57,8 @@ def distil(
     deviations = [max(float(values.std()), _LEAST_SPREAD) for values in taught]
     columns = (np.repeat(one, counts)[:, None] for one in (temperatures, deviations))
     parts = (np.concatenate(taught), *columns)
-    targets = _Targets(*(torch.as_tensor(part, dtype=torch.float32) for part in parts))
+    # The teachers' Q-values (n, actions), and by row (n, 1) the temperature and the deviation of all values.
+    targets = [torch.as_tensor(part, dtype=torch.float32) for part in parts]
     ends = np.cumsum(counts)
     share = max(hyperparameters.train_batch_size_per_learner // len(taught), 1)
     optimizer, generator = Adam(module.q_network.parameters(), lr=_LEARNING_RATE), np.random.default_rng(seed)
@@ -82,7 +66,11 @@ def distil(
         drawn = [generator.integers(end - count, end, share) for count, end in zip(counts, ends.tolist(), strict=True)]
         rows = torch.from_numpy(np.concatenate(drawn))
         optimizer.zero_grad()
-        targets.loss(module.q_network(inputs[rows]), rows).backward()  # type: ignore[no-untyped-call]
+        values, (aims, temperature, deviation) = module.q_network(inputs[rows]), (one[rows] for one in targets)
+        squared = ((values - aims) / deviation).square().mean()
+        own, theirs = ((one / temperature).log_softmax(dim=1) for one in (values, aims))
+        loss = squared + functional.kl_div(own, theirs, reduction="batchmean", log_target=True)
+        loss.backward()
         nn.utils.clip_grad_norm_(module.q_network.parameters(), hyperparameters.grad_clip)
         optimizer.step()
     return SkillVersion({name: values.copy() for name, values in module.weights().items()}, normalizer.get_state())

@@ -42,15 +42,10 @@ def fisher_importance(weights: Weights, observations: Floats, clip: float = 10.0
     They are best those that the skill met while it played; `clip` as for `layer_outputs`.
     """
     outputs = layer_outputs(weights, observations, clip)
-    return _importance(weights, outputs, np.square, _every_action(outputs[-1]))
-
-
-def _every_action(values: Doubles) -> Iterable[Doubles]:
-    """Yield the gradient of each action's Q-value by all of them, (n, actions)."""
-    for action in range(values.shape[1]):
-        gradient = np.zeros_like(values)
-        gradient[:, action] = 1.0
-        yield gradient
+    values = outputs[-1]
+    # The gradient of each action's Q-value by all of them.
+    slopes = (np.tile(action, (len(values), 1)) for action in np.eye(values.shape[1]))
+    return _importance(weights, outputs, np.square, slopes)
 
 
 def mas_importance(weights: Weights, observations: Floats, clip: float = 10.0) -> Weights:

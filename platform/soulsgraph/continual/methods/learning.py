@@ -6,7 +6,7 @@ that it saves after every task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -138,14 +138,10 @@ class StageHooks:
 
 @dataclass(frozen=True)
 class LearnedStage:
-    """What a stage led to: the version, and the weights that played along it.
-
-    `points` are by decisions of the stage, `ticks` the control ticks that these took.
-    """
+    """What a stage led to: the version, and along it decisions, the control ticks that these took, and weights."""
 
     version: SkillVersion
-    points: Mapping[int, Weights]
-    ticks: Mapping[int, int]
+    points: Sequence[tuple[int, int, Weights]]
 
 
 def learn(
@@ -179,7 +175,7 @@ def learn(
     config.environment(env_config={"scenario": training_scenario(world.scenario, skills[-1])})
     algorithm: SkillDQN = config.build_algo()
     name, due = f"{world.position + 1} {world.name} {skill}", [budget * part // POINTS for part in range(1, POINTS)]
-    points, ticks, learned = dict[int, Weights](), dict[int, int](), algorithm.training[skill]
+    points, learned = list[tuple[int, int, Weights]](), algorithm.training[skill]
     try:
         algorithm.load_weights({one: upstream[one].weights for one in chain[:-1]})
         if start is not None:
@@ -193,13 +189,12 @@ def learn(
             hooks.during_stage(algorithm, skill)
             progress.update(algorithm.decisions)
             if due and algorithm.decisions >= due[0] and not algorithm.finished:
-                points[algorithm.decisions], ticks[algorithm.decisions] = algorithm.weights(skill), learned.ticks
+                points.append((algorithm.decisions, learned.ticks, algorithm.weights(skill)))
                 due = [step for step in due if step > algorithm.decisions]
             if supervisor.stop_requested():
                 raise Interruption(f"stopped in {name}")
         version = SkillVersion(algorithm.weights(skill), learned.normalizer.get_state())
         hooks.end_stage(skill, EndedStage(skill, version, learned.hyperparameters, learned.replay.reserve))
-        points[algorithm.decisions], ticks[algorithm.decisions] = version.weights, learned.ticks
-        return LearnedStage(version, points, ticks)
+        return LearnedStage(version, [*points, (algorithm.decisions, learned.ticks, version.weights)])
     finally:
         algorithm.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from zlib import crc32
@@ -45,9 +45,10 @@ class MethodOptions:
 
 
 #: The attributes of a method that no task changes, or every task sets.
-_GIVEN = ("options", "tasks", "seed", "position")
+_GIVEN = ("options", "tasks", "seed", "world")
 
 
+@dataclass
 class Method(StageHooks):
     """Keep the newest versions and nothing else; the methods differ from this.
 
@@ -73,13 +74,16 @@ class Method(StageHooks):
     #: Whether it learns the first task as most methods do, so that they share it.
     shares_first: ClassVar[bool] = True
 
-    def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
-        self.options, self.tasks, self.seed, self.position = options, tasks, seed, 0
-        self.newest: dict[str, SkillVersion] = {}
+    options: MethodOptions
+    tasks: int
+    seed: int
+    newest: dict[str, SkillVersion] = field(default_factory=dict)
+    world: TaskWorld = field(init=False, repr=False)
+    """The task that has begun."""
 
     def before_task(self, world: TaskWorld) -> None:
         """Begin a task."""
-        self.position = world.position
+        self.world = world
 
     def start(self, skill: str) -> SkillVersion | None:
         """Return the version that a skill learns on from in this task; None for nothing."""
@@ -95,7 +99,7 @@ class Method(StageHooks):
 
     def begin_stage(self, algorithm: SkillDQN, skill: str) -> None:
         """Prepare what learns."""
-        if self.fixes_statistics and self.position:
+        if self.fixes_statistics and self.world.position:
             algorithm.freeze_normalizer(skill)
 
     def take(self, skill: str, version: SkillVersion) -> None:
@@ -104,7 +108,7 @@ class Method(StageHooks):
 
     def drawn(self, ended: EndedStage, count: int) -> Transitions:
         """Return `count` of the decisions of a stage that ended, all if there are fewer."""
-        return ended.rows(count, np.random.default_rng((self.seed, self.position, crc32(ended.skill.encode()))))
+        return ended.rows(count, np.random.default_rng((self.seed, self.world.position, crc32(ended.skill.encode()))))
 
     def after_task(self, world: TaskWorld) -> None:
         """End a task."""

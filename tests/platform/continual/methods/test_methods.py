@@ -44,21 +44,24 @@ def plays(versions, value):
     return all((one == np.float32(value)).all() for one in values_of(versions).values())
 
 
-@pytest.mark.parametrize("name", ["newest", "all-skills", "ewc", "online-ewc", "mas", "replay", "clonex", "joint"])
-def test_a_single_network_plays_every_task_by_the_newest_versions(name):
-    method = method_of(name)
-    for position, value in enumerate((1.0, 2.0)):
-        learn(method, position, value)
-    assert plays(method.playing(0), 2.0)
-    assert plays(method.playing(1), 2.0)
-
-
-def test_kept_versions_play_the_tasks_that_they_were_trained_in():
-    method = method_of("kept")
+@pytest.mark.parametrize(
+    ("name", "played"),
+    [
+        *((name, (3.0, 3.0, 3.0)) for name in ("newest", "all-skills", "ewc", "online-ewc", "mas", "replay")),
+        *((name, (3.0, 3.0, 3.0)) for name in ("clonex", "joint")),
+        *((name, (1.0, 2.0, 3.0)) for name in ("kept", "scratch")),
+        ("base", (2.0, 2.0, 3.0)),
+    ],
+)
+def test_a_task_is_played_by_the_newest_versions_or_by_those_that_are_kept_for_it(name, played):
+    method = method_of(name, base_tasks=2)
     for position, value in enumerate((1.0, 2.0, 3.0)):
         learn(method, position, value)
-    assert [plays(method.playing(position), value) for position, value in enumerate((1.0, 2.0, 3.0))] == [True] * 3
-    assert plays({SKILL: method.start(SKILL)}, 3.0)
+    assert [plays(method.playing(position), value) for position, value in enumerate(played)] == [True] * 3
+    method.before_task(world(3))
+    begins = {SKILL: method.start(SKILL)} if name != "scratch" else method.playing(2)
+    assert plays(begins, 2.0 if name == "base" else 3.0)
+    assert name != "base" or not method.reserve
 
 
 def test_from_scratch_begins_every_task_at_nothing():
@@ -67,7 +70,6 @@ def test_from_scratch_begins_every_task_at_nothing():
     method.before_task(world(1))
     assert method.start(SKILL) is None
     assert method.beginning() == {}
-    assert plays(method.playing(0), 1.0)
 
 
 def test_ewc_pulls_to_the_mean_of_earlier_places_by_their_importance():
@@ -197,16 +199,6 @@ def test_distil_teaches_one_network_the_new_task_and_what_played_on_kept_observa
     ]
     assert taught == [(SKILL.upper(), lessons, 7) for lessons in new_and_old]
     assert plays(method.playing(0), 20.0)
-
-
-def test_the_base_is_trained_on_the_first_tasks_and_specialists_begin_there():
-    method = method_of("base", base_tasks=2)
-    for position, value in enumerate((1.0, 2.0, 3.0)):
-        learn(method, position, value)
-    method.before_task(world(3))
-    assert plays({SKILL: method.start(SKILL)}, 2.0)
-    assert [plays(method.playing(position), value) for position, value in enumerate((2.0, 2.0, 3.0))] == [True] * 3
-    assert not method.reserve
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"distil"}))

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph.continual.methods.pruning import free_mask, free_weights, task_weights
+from soulsgraph.continual.methods.packnet import free_mask, free_weights, task_weights
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights
 
 HAND: Weights = {
