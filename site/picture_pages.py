@@ -50,7 +50,7 @@ def of_play(picture: Path) -> None:
     import numpy as np
     import pygame
 
-    from soulsgraph.watch.playing import make_window
+    from soulsgraph.watch.playing import PlayWindow
     from soulsgraph_envs.core.scenario import load_scenario
     from soulsgraph_envs.core.state import Control
     from soulsgraph_envs.games.keys import load_bindings
@@ -58,7 +58,7 @@ def of_play(picture: Path) -> None:
 
     scenario, game = load_scenario("iudex-phase1"), Simulator(1)
     game.reset(np.zeros(1, np.int64), scenario, np.array([3], np.uint64))
-    window = make_window(scenario, load_bindings("play"))
+    window = PlayWindow(scenario, load_bindings("play"))
     controls = Control.LOCK_ON | Control.FORWARD
     # Ahead until a blow is about to land, then a roll.
     while game.scene().until_hit_s > 0.2:

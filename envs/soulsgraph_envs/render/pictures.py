@@ -11,6 +11,8 @@ from PIL import Image
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.game import Picture
+from soulsgraph_envs.render import palette
+from soulsgraph_envs.render.canvas import Canvas
 
 #: SDL's drivers that draw where nobody sees it, and the variables by which a user asks SDL for a driver.
 _INVISIBLE, _ASKED_BY = ("offscreen", "dummy"), ("SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER")
@@ -43,7 +45,14 @@ class PictureWindow:
         self._clock = self._pygame.time.Clock()
         self._open()
 
-    def show(self, picture: Picture) -> None:
+    def say(self, words: str) -> None:
+        """Show a line of text alone, for a person who waits."""
+        width, height = self._size
+        canvas = Canvas.blank((height, width), palette.PANEL)
+        canvas.text((0.5 * width, 0.5 * height), words, 15, palette.TEXT, "middle")
+        self.draw(canvas.picture())
+
+    def draw(self, picture: Picture) -> None:
         """Show a picture, after waiting for its time."""
         pygame = self._pygame
         surface = pygame.display.get_surface()

@@ -89,7 +89,7 @@ def play(
         player: Name of the person in the recordings; any name will do.
     """
     # Imported here: a help text need not wait for it.
-    from soulsgraph.watch.playing import Play, Recorder, make_window, scenario_against
+    from soulsgraph.watch.playing import Play, PlayWindow, Recorder, scenario_against
 
     if scenario is not None and boss is not None:
         raise SoulsGraphError("play: expected one of `scenario` and `boss`, found both; leave one out.")
@@ -103,7 +103,7 @@ def play(
     if record is not None:
         check_writable(record)
     shown: list[dict[str, Any]] = []
-    with closing(make_window(fought, bindings)) as window:
+    with closing(PlayWindow(fought, bindings)) as window:
         window.say("making the fight ready")
         screen.precompile()
         for fight in Play(fought, window, recorder=recorder).fights(seed, episodes):

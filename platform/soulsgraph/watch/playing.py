@@ -72,17 +72,20 @@ def _together(keys: tuple[str, ...]) -> str:
 
 
 class KeyBand:
-    """Pictures of the keys of some bindings, of the controls that are `supported`, and of the `window`'s own."""
+    """Pictures of the keys of some bindings, of the controls that are `supported`, and of the window's own."""
 
-    def __init__(
-        self, bindings: Bindings, supported: Control, window: Mapping[str, tuple[str, ...]], width: int
-    ) -> None:
-        self._width = width
-        shown = [*_TOGETHER.items(), *((name, (name,)) for name in bindings.tap)]
-        cells = [_cell(bindings, name, controls) for name, controls in shown]
-        self._cells = [cell for cell in cells if cell.controls & supported & ~_UNANSWERED and cell.keys]
-        for name, (key, *pad) in window.items():
-            self._cells.append(_Cell(name, key_name(key), " ".join(map(key_name, pad)), Control.NONE))
+    def __init__(self, bindings: Bindings, supported: Control, width: int) -> None:
+        self._width, self._cells, bound = width, list[_Cell](), bindings.hold | bindings.tap
+        for name, controls in (*_TOGETHER.items(), *((name, (name,)) for name in bindings.tap)):
+            keys, pad = (
+                _together(tuple(key for control in controls for key in table.get(control, ())))
+                for table in (bound, bindings.also)
+            )
+            meant = Control(sum(Control[control.upper()] for control in controls if control in bound))
+            if meant & supported & ~_UNANSWERED and keys:
+                self._cells.append(_Cell(_NAMES.get(name, name.replace("_", " ")), keys, pad, meant))
+        for name, (key, *others) in {"again": AGAIN, "pause": PAUSE, "end": END}.items():
+            self._cells.append(_Cell(name, key_name(key), " ".join(map(key_name, others)), Control.NONE))
         self.picture = lru_cache(256)(self._drawn)
 
     def _drawn(self, controls: Control) -> Picture:
@@ -101,14 +104,6 @@ class KeyBand:
             canvas.text((left + 6, top + 34), pad, _NAME_SIZE - 1, palette.STATUS)
         canvas.rectangle((0, 0, self._width, 1), palette.EDGE)
         return canvas.picture()
-
-
-def _cell(bindings: Bindings, name: str, controls: tuple[str, ...]) -> _Cell:
-    bound = bindings.hold | bindings.tap
-    keys = tuple(key for control in controls for key in bound.get(control, ()))
-    pad = tuple(key for control in controls for key in bindings.also.get(control, ()))
-    meant = Control(sum(Control[control.upper()] for control in controls if control in bound))
-    return _Cell(_NAMES.get(name, name.replace("_", " ")), _together(keys), _together(pad), meant)
 
 
 #: Height and width of the fight, and of the window.
@@ -179,16 +174,8 @@ def scenario_against(boss: str) -> str:
     return boss if boss in found[boss] else found[boss][0]
 
 
-def _check_keys(bindings: Bindings) -> None:
-    bound = {key for table in (bindings.hold, bindings.tap, bindings.also) for keys in table.values() for key in keys}
-    if taken := sorted(bound & {*AGAIN, *PAUSE, *END}):
-        raise SoulsGraphError(
-            f"bindings {bindings.name}: expected keys that the window has not, found {', '.join(taken)}; choose others."
-        )
-
-
-class PlayWindow:
-    """A window that shows the fight above the keys, and hears the person.
+class PlayWindow(PictureWindow):
+    """A window that shows a fight of a scenario above the keys, and hears the person.
 
     `closing` is whether the person ends it, `paused` whether they paused; `again` is whether another fight was asked
     for since it was last set to False.
@@ -198,26 +185,27 @@ class PlayWindow:
         GameError: if pygame is not installed, or there is no display.
     """
 
-    def __init__(self, bindings: Bindings, supported: Control) -> None:
-        _check_keys(bindings)
-        self._window = PictureWindow(_TITLE, SIZE, 0.0, _BY_AN_AGENT)
+    def __init__(self, scenario: Scenario, bindings: Bindings) -> None:
+        bound = (bindings.hold, bindings.tap, bindings.also)
+        known = {key for table in bound for keys in table.values() for key in keys}
+        if taken := sorted(known & {*AGAIN, *PAUSE, *END}):
+            raise SoulsGraphError(
+                f"bindings {bindings.name}: expected keys that the window has not, found {', '.join(taken)}; choose "
+                "others."
+            )
+        super().__init__(_TITLE, SIZE, 0.0, _BY_AN_AGENT)
         self._inputs = Inputs(import_pygame())
         self._inputs.open_pads()
         self.keyboard = Keyboard(bindings)
-        window = {"again": AGAIN, "pause": PAUSE, "end": END}
-        self._band = KeyBand(bindings, supported, window, SIZE[1])
-        self.closing = self.paused = self.again = False
-
-    def say(self, words: str) -> None:
-        """Show a line of text alone, for a person who waits."""
-        canvas = Canvas.blank(SIZE, palette.PANEL)
-        canvas.text((0.5 * SIZE[1], 0.5 * SIZE[0]), words, 15, palette.TEXT, "middle")
-        self._window.show(canvas.picture())
+        # The player need not have every action.
+        supported = supported_controls(load_player(scenario.player))
+        self._band = KeyBand(bindings, supported, SIZE[1])
+        self.paused = self.again = False
 
     def show(self, scene: Scene, controls: Control = Control.NONE) -> None:
         """Show a moment of a fight and the controls that count in it, and hear what was pressed."""
-        self._window.show(np.vstack([render(scene, FIGHT_SIZE), self._band.picture(controls)]))
-        for kind, key in self._inputs.read(self._window.events):
+        self.draw(np.vstack([render(scene, FIGHT_SIZE), self._band.picture(controls)]))
+        for kind, key in self._inputs.read(self.events):
             if kind == "close" or (kind == "press" and key in END):
                 self.closing = True
             elif kind == "blur":
@@ -230,10 +218,6 @@ class PlayWindow:
                 self.again = True
             else:
                 self.keyboard.press(key)
-
-    def close(self) -> None:
-        """Close the window."""
-        self._window.close()
 
 
 @dataclass(frozen=True)
@@ -318,7 +302,10 @@ class Play:
             raws.append(self._tick(controls))
             taken.append(int(controls))
             if window.paused:
-                self._pause()
+                while window.paused and not window.closing:
+                    self._wait(f"paused: {key_name(PAUSE[0])} goes on")
+                # What was pressed meanwhile is not part of the fight.
+                self._forget_keys()
         outcome = _OUTCOMES[game.scene(0).banner]
         file = writer.finish(raws[-1], outcome, _seen_simulated(game)) if writer is not None and taken else None
         controls_taken = np.array(taken, np.uint32)
@@ -339,12 +326,6 @@ class Play:
         self._window.show(self._game.scene(0), controls)
         return raw
 
-    def _pause(self) -> None:
-        """Wait until the person goes on; what is pressed meanwhile is not part of the fight."""
-        while self._window.paused and not self._window.closing:
-            self._wait(f"paused: {key_name(PAUSE[0])} goes on")
-        self._forget_keys()
-
     def _forget_keys(self) -> None:
         self._window.keyboard.release_all()
         self._window.keyboard.controls()
@@ -360,8 +341,3 @@ class Play:
     def _wait(self, hint: str) -> None:
         self._window.show(replace(self._game.scene(0), hint=hint))
         self._clock.sleep(self._game.tick_s / _PICTURES)
-
-
-def make_window(scenario: Scenario, bindings: Bindings) -> PlayWindow:
-    """Open the window for a scenario, whose player need not have every action; raises as `PlayWindow`."""
-    return PlayWindow(bindings, supported_controls(load_player(scenario.player)))

@@ -10,7 +10,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, cached_property
 from io import BytesIO
 from itertools import chain, count, pairwise
 from pathlib import Path
@@ -79,7 +79,12 @@ class AgentSource:
         self.run, self._scenario, self._start, self._randomize = run, scenario, start, tuple(randomize)
         self._versions = dict(versions or {})
         for name, version in self._versions.items():
-            _check_version(run, name, version)
+            if name not in (order := run.plan.skill_graph.order):
+                raise UnknownNameError(f"skill of {run.path.name}", name, order)
+            if version not in (known := run.library.versions(name)):
+                expected = f"one of {', '.join(f'v{number}' for number in known)}" if known else "a trained one"
+                what = f"{run.path.name}: version of {name}"
+                raise LibraryError(what, expected, f"v{version}", "choose a version it has")
             if name in self._randomize:
                 raise SoulsGraphError(f"{name}: expected v{version} or random actions, found both; leave one out.")
 
@@ -122,21 +127,21 @@ class AgentSource:
 
     def _training(self, stage: Stage) -> WatchedAgent:
         run, plan = self.run, self.run.plan
-        order = (*plan.skill_graph.upstream(stage.skill), stage.skill)
-        skills = tuple(make_skill(name, plan.options) for name in plan.skill_graph.order if name in order)
+        chain = (*plan.skill_graph.upstream(stage.skill), stage.skill)
+        skills = {name: make_skill(name, plan.options) for name in plan.skill_graph.order if name in chain}
         plan.check_fight(self._scenario or stage.scenario)
         scenario = started_at(load_scenario(self._scenario or stage.scenario), self._start)
         if self._start is None:
-            scenario = training_scenario(scenario, skills[-1])
+            scenario = training_scenario(scenario, skills[stage.skill])
         networks: dict[str, FrozenNetwork] = {}
         players: dict[str, str] = {}
         for name, version in lineage.frozen_versions(run, stage).items():
-            skill = next(skill for skill in skills if skill.name == name)
-            networks[name], players[name] = run.library.load(name, version).network(skill, scenario), f"v{version}"
+            loaded = run.library.load(name, version)
+            networks[name], players[name] = loaded.network(skills[name], scenario), f"v{version}"
         newest = _newest(run, stage)
         learned = {} if newest is None else load_checkpoint(newest[1])
         for part in stage.parts:
-            skill = next(skill for skill in skills if skill.name == part.skill)
+            skill = skills[part.skill]
             parent = None if part.parent is None else run.library.load(part.skill, part.parent)
             if newest is not None:
                 # A version that is continued goes on with the observations that it has.
@@ -145,25 +150,10 @@ class AgentSource:
                 players[part.skill] = f"in training, step {newest[0]:,}"
             elif parent is not None:
                 networks[part.skill], players[part.skill] = parent.network(skill, scenario), f"v{part.parent}"
-        random = {skill.name for skill in skills if skill.name not in networks or skill.name in self._randomize}
+        random = [name for name in skills if name not in networks or name in self._randomize]
         trained = {name: network for name, network in networks.items() if name not in random}
-        agent = Agent(scenario, skills, trained, dict.fromkeys(random, "random"))
+        agent = Agent(scenario, (*skills.values(),), trained, dict.fromkeys(random, "random"))
         return WatchedAgent(run.path.name, agent, players | dict.fromkeys(random, "random"))
-
-
-def _check_version(run: RunFolder, skill: str, version: int) -> None:
-    """Refuse a version that a run has not.
-
-    Raises:
-        UnknownNameError: if it has no such skill.
-        LibraryError: if the skill has no such version.
-    """
-    order = run.plan.skill_graph.order
-    if skill not in order:
-        raise UnknownNameError(f"skill of {run.path.name}", skill, order)
-    if version not in (known := run.library.versions(skill)):
-        expected = f"one of {', '.join(f'v{number}' for number in known)}" if known else "a trained one"
-        raise LibraryError(f"{run.path.name}: version of {skill}", expected, f"v{version}", "choose a version it has")
 
 
 def _newest(run: RunFolder, stage: Stage) -> tuple[int, Path] | None:
@@ -221,6 +211,24 @@ class Fight:
         player, boss = ([(raw[x], raw[x + 1]) for raw in raws] for x in (Raw.PLAYER_X, Raw.BOSS_X))
         return replace(scene, ways=(tuple(player), tuple(boss)))
 
+    @cached_property
+    def line_sizes(self) -> tuple[int, int]:
+        """The height of a line below the fight and of its letters with which every skill has room."""
+        skills = [mind.skill for mind in self.minds]
+        columns, wide = _columns(FIGHT_SIZE[1] / len(skills) - 8)
+        for high, font in LINES[:-1]:
+            known = [[text_width(one.name.replace("_", " "), font) for one in skill.actions] for skill in skills]
+            seen = [[text_width(name, font) for name, _ in observed_lines(skill.observation.names)] for skill in skills]
+            # A value of what was observed may have a line of its own, one of an action is beside its name.
+            rows = [
+                len(first) + 1 + len(names) + sum(one > wide - _VALUE for one in names)
+                for first, names in zip(known, seen, strict=True)
+            ]
+            cut = max(chain(*known)) > wide - _VALUE or max(chain(*seen)) > wide
+            if not cut and max(rows) <= columns * ((_MINDS - _FIRST) // high):
+                return high, font
+        return LINES[-1]
+
     def summary(self) -> dict[str, Any]:
         """Return the fight's number, seed, players, end and length as plain values."""
         players = {mind.skill.name: mind.player for mind in self.minds}
@@ -266,29 +274,19 @@ def play_fight(watched: WatchedAgent, seeds: Seeds, most_ticks: int, number: int
 
     rollout.after_tick = keep
     rollout.play(seeds, most_ticks=most_ticks)
-    begun = _begun(np.array(decisions), np.array(latest))
-    minds = [
-        _mind(watched, skill, np.array(rows)[:, index], np.array(latest)[:, index], begun[:, index])
-        for index, skill in enumerate(agent.skills)
-    ]
+    taken = np.array(latest)
+    # Before the first decision the number is -1, as before the first tick.
+    numbers = np.vstack([np.full((1, taken.shape[1]), -1), np.where(taken < 0, -1, decisions)])
+    minds = []
+    for index, skill in enumerate(agent.skills):
+        seen = np.ascontiguousarray(np.array(rows)[:, index])
+        values = None
+        if skill.name not in agent.replaced:
+            values = FusedNetworks([cast(FrozenNetwork, agent.networks[skill.name])]).q_values(0, seen)
+        observed, begun = skill.observation(seen, agent.scenario), np.diff(numbers[:, index]) != 0
+        minds.append(Mind(skill, watched.players[skill.name], observed, values, taken[:, index], begun))
     outcome = outcome_of(combat.died[0], combat.won[0], combat.truncated[0])
     return Fight(watched.name, number, int(seeds[0]), game.tick_s, tuple(scenes), tuple(minds), outcome)
-
-
-def _begun(decisions: Integers, latest: Integers) -> Flags:
-    """Return whether a decision began with each tick, (ticks, skills)."""
-    numbers = np.where(latest < 0, -1, decisions)
-    before = np.vstack([np.full((1, numbers.shape[1]), -1), numbers[:-1]])
-    begun: Flags = numbers != before
-    return begun
-
-
-def _mind(watched: WatchedAgent, skill: Skill, rows: StateRows, actions: Integers, begun: Flags) -> Mind:
-    agent, rows = watched.agent, np.ascontiguousarray(rows)
-    network = None if skill.name in agent.replaced else agent.networks[skill.name]
-    values = FusedNetworks([cast(FrozenNetwork, network)]).q_values(0, rows) if network is not None else None
-    observed = skill.observation(rows, agent.scenario)
-    return Mind(skill, watched.players[skill.name], observed, values, actions, begun)
 
 
 #: Height and width of a fight, of what is written above it, and of the skills below it.
@@ -308,7 +306,6 @@ LINES = ((16, 12), (14, 11), (12, 10))
 _VALUE, _SPACE, _FIRST = 36, 6, 36
 #: Between two columns of one skill.
 _GAP = 14
-Names = tuple[tuple[str, ...], ...]
 _OUTCOMES = {"won": palette.WON, "died": palette.LOST, "time over": palette.FAINT}
 
 
@@ -327,61 +324,26 @@ def draw(fights: Sequence[Fight], tick: float, only_fight: bool = False) -> Pict
 def _tile(fight: Fight, tick: int, shown: Picture) -> Picture:
     tick = min(tick, len(fight) - 1)
     canvas = Canvas.blank(SIZE, palette.PANEL)
-    _draw_title(canvas, fight, tick)
-    shares = FIGHT_SIZE[1] / len(fight.minds)
-    top = _TITLE + FIGHT_SIZE[0]
-    sizes = line_sizes(fight)
-    for index, mind in enumerate(fight.minds):
-        _draw_mind(canvas, mind, tick, (index * shares + 4, top + 4), (shares - 8, *sizes))
-        canvas.rectangle((round((index + 1) * shares) - 1, top, round((index + 1) * shares), SIZE[0]), palette.EMPTY)
-    picture = canvas.picture()
-    picture[_TITLE : _TITLE + FIGHT_SIZE[0]] = shown
-    return picture
-
-
-def _draw_title(canvas: Canvas, fight: Fight, tick: int) -> None:
     canvas.text((8, 4), fitted(fight.name, 13, 380), 13, palette.TEXT)
     seconds = f"{(tick + 1) * fight.tick_s:.1f} s"
     ended = tick == len(fight) - 1 and fight.outcome != "cut"
     words = f"{fight.outcome} after {seconds}" if ended else seconds
     colour = _OUTCOMES[fight.outcome] if ended else palette.TEXT
     canvas.text((canvas.width - 8, 4), words, 13, colour, "right")
-
-
-def line_sizes(fight: Fight) -> tuple[int, int]:
-    """Return the height of a line and of its letters with which every skill of a fight has room."""
-    skills = [mind.skill for mind in fight.minds]
-    actions = tuple(tuple(action.name for action in skill.actions) for skill in skills)
-    observed = tuple(tuple(name for name, _ in observed_lines(skill.observation.names)) for skill in skills)
-    return _line_sizes(actions, observed, FIGHT_SIZE[1] / len(skills) - 8)
-
-
-@lru_cache
-def _line_sizes(actions: Names, observed: Names, width: float) -> tuple[int, int]:
-    columns, wide = _columns(width)
-    for high, font in LINES[:-1]:
-        known = [[text_width(name.replace("_", " "), font) for name in names] for names in actions]
-        seen = [[text_width(name, font) for name in names] for names in observed]
-        # A value of what was observed may have a line of its own, one of an action is beside its name.
-        rows = [
-            len(first) + 1 + len(names) + sum(one > wide - _VALUE for one in names)
-            for first, names in zip(known, seen, strict=True)
-        ]
-        cut = max(chain(*known)) > wide - _VALUE or max(chain(*seen)) > wide
-        if not cut and max(rows) <= columns * ((_MINDS - _FIRST) // high):
-            return high, font
-    return LINES[-1]
+    shares = FIGHT_SIZE[1] / len(fight.minds)
+    top = _TITLE + FIGHT_SIZE[0]
+    for index, mind in enumerate(fight.minds):
+        _draw_mind(canvas, mind, tick, (index * shares + 4, top + 4), (shares - 8, *fight.line_sizes))
+        canvas.rectangle((round((index + 1) * shares) - 1, top, round((index + 1) * shares), SIZE[0]), palette.EMPTY)
+    picture = canvas.picture()
+    picture[_TITLE : _TITLE + FIGHT_SIZE[0]] = shown
+    return picture
 
 
 def _columns(width: float) -> tuple[int, float]:
     """Return how many columns a skill has, and how wide the lines in each are."""
     columns = max(int(width // _BEST_WIDTH), 1)
     return columns, width / columns - (4 if columns == 1 else _GAP)
-
-
-def _needs_two(line: Line, font: int, width: float) -> bool:
-    """Return whether a name leaves its value no room beside it."""
-    return bool(line.words) and text_width(line.name, font) + _SPACE + text_width(line.words, font) > width
 
 
 def _draw_mind(
@@ -400,12 +362,21 @@ def _draw_mind(
     x, first = left, top + _FIRST - 4
     y: float = first
     for line in (*_action_lines(mind, tick), None, *_observation_lines(mind, tick)):
-        parts = 1 if line is None else 1 + _needs_two(line, font, wide)
-        tall = high / 2 if line is None else parts * high
+        tall = high / 2
+        if line is not None:
+            # A name may leave its value no room beside it.
+            tight = line.words and text_width(line.name, font) + _SPACE + text_width(line.words, font) > wide
+            tall = 2 * high if tight else high
         if y + tall > canvas.height and x + 2 * wide < left + width:
             x, y = x + width / columns, first
         if line is not None and y + tall <= canvas.height:
-            _draw_line(canvas, line, (x, y, x + wide, y + tall), (high, font))
+            if line.share >= 0.0:
+                box = (x - 2, y + 1, x + wide + 2, y + tall - 1)
+                canvas.bar(box, max(line.share, _LEAST_BAR), _CHOSEN if line.chosen else _BAR, palette.EMPTY)
+            elif line.chosen:
+                canvas.rectangle((x - 2, y + 1, x + wide + 2, y + tall - 1), _CHOSEN)
+            canvas.text((x, y - 1), fitted(line.name, font, wide), font, palette.TEXT)
+            canvas.text((x + wide, y + tall - high - 1), line.words, font, palette.TEXT, "right")
         y += tall
 
 
@@ -452,17 +423,6 @@ def observed_lines(names: tuple[str, ...]) -> tuple[tuple[str, tuple[int, ...]],
     return tuple((name, tuple(found)) for name, found in places.items())
 
 
-def _draw_line(canvas: Canvas, line: Line, box: tuple[float, float, float, float], sizes: tuple[int, int]) -> None:
-    (left, top, right, bottom), (high, font) = box, sizes
-    if line.share >= 0.0:
-        box = (left - 2, top + 1, right + 2, bottom - 1)
-        canvas.bar(box, max(line.share, _LEAST_BAR), _CHOSEN if line.chosen else _BAR, palette.EMPTY)
-    elif line.chosen:
-        canvas.rectangle((left - 2, top + 1, right + 2, bottom - 1), _CHOSEN)
-    canvas.text((left, top - 1), fitted(line.name, font, right - left), font, palette.TEXT)
-    canvas.text((right, bottom - high - 1), line.words, font, palette.TEXT, "right")
-
-
 #: Of files and windows: fights are drawn between ticks too.
 PICTURES_PER_S = 30
 #: How long the end of a fight stays.
@@ -483,7 +443,7 @@ def frames(fights: Sequence[Fight], only_fight: bool = False) -> Iterator[Pictur
         yield picture
 
 
-class FightWindow:
+class FightWindow(PictureWindow):
     """A window in which fights are watched at the speed of the game.
 
     Raises:
@@ -491,24 +451,18 @@ class FightWindow:
     """
 
     def __init__(self, size: tuple[int, int], pictures_per_s: float = PICTURES_PER_S) -> None:
-        self._size, self._window = size, PictureWindow(_CAPTION, size, pictures_per_s, _IN_A_FILE)
+        super().__init__(_CAPTION, size, pictures_per_s, _IN_A_FILE)
         self._inputs = Inputs(import_pygame())
-
-    def say(self, words: str) -> None:
-        """Show a line of text alone, for a person who waits."""
-        canvas = Canvas.blank(self._size, palette.PANEL)
-        canvas.text((0.5 * self._size[1], 0.5 * self._size[0]), words, 15, palette.TEXT, "middle")
-        self._window.show(canvas.picture())
 
     def play(self, fights: Sequence[Fight], only_fight: bool = False) -> bool:
         """Show fights beside each other from begin to end; return whether another one is wanted."""
-        window, number, paused = self._window, 0, False
+        number, paused = 0, False
         a_tick = round(PICTURES_PER_S * fights[0].tick_s)
         last = max(map(len, fights)) * a_tick + round(_END_S * PICTURES_PER_S)
         while number < last:
-            window.show(draw(fights, number / a_tick, only_fight))
-            keys = [key for kind, key in self._inputs.read(window.events) if kind == "press"]
-            if window.closing or {"escape", "q"} & set(keys):
+            self.draw(draw(fights, number / a_tick, only_fight))
+            keys = [key for kind, key in self._inputs.read(self.events) if kind == "press"]
+            if self.closing or {"escape", "q"} & set(keys):
                 return False
             if "n" in keys:
                 return True
@@ -518,10 +472,6 @@ class FightWindow:
             # Arrows step from tick to tick.
             number = max(number // a_tick + step, 0) * a_tick if step else number + (not paused)
         return True
-
-    def close(self) -> None:
-        """Close the window."""
-        self._window.close()
 
 
 def write_png(path: Path, pictures: Iterable[Picture]) -> None:

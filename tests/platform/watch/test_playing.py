@@ -12,8 +12,8 @@ import pytest
 
 from soulsgraph.recordings.check import check
 from soulsgraph.recordings.files import read_recording
-from soulsgraph.watch.playing import FIGHT_SIZE, SIZE, Play, PlayWindow, Recorder, make_window, scenario_against
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph.watch.playing import FIGHT_SIZE, SIZE, Play, PlayWindow, Recorder, scenario_against
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games.cycle_timer import Clock
@@ -67,7 +67,7 @@ def person(monkeypatch: pytest.MonkeyPatch) -> Person:
 
 @pytest.fixture
 def window(person: Person) -> Iterator[PlayWindow]:
-    opened = make_window(SCENARIO, load_bindings("play"))
+    opened = PlayWindow(SCENARIO, load_bindings("play"))
     person.pygame.event.get()
     yield opened
     opened.close()
@@ -174,7 +174,7 @@ def test_a_pause_at_a_fights_end_does_not_hold_up_the_next_one(person: Person, w
 def test_keys_of_the_window_itself_are_refused_as_controls(person: Person) -> None:
     bindings = load_bindings("play")
     with pytest.raises(SoulsGraphError, match="tab"):
-        make_window(SCENARIO, replace(bindings, tap={**bindings.tap, "roll": ("tab",)}))
+        PlayWindow(SCENARIO, replace(bindings, tap={**bindings.tap, "roll": ("tab",)}))
 
 
 def test_the_keys_of_what_the_player_can_do_are_shown_and_light_up(window: PlayWindow, person: Person) -> None:
@@ -192,8 +192,6 @@ def test_the_keys_of_what_the_player_can_do_are_shown_and_light_up(window: PlayW
 def test_a_boss_is_fought_in_a_shipped_scenario(tmp_path: Path) -> None:
     assert scenario_against("vordt") == "vordt"
     assert scenario_against("iudex-phase1") == "iudex-phase1"
-    with pytest.raises(UnknownNameError, match="vordt"):
-        scenario_against("vord")
 
 
 def test_a_recorded_fight_is_whole_and_can_be_played_again(person: Person, window: PlayWindow, tmp_path: Path) -> None:

@@ -27,17 +27,15 @@ from soulsgraph.watch.watching import (
     FightWindow,
     draw,
     frames,
-    line_sizes,
     play_fight,
     write_gif,
     write_mp4,
 )
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.render.pictures import import_pygame
 from soulsgraph_envs.simulator.render import panel_width
-from soulsgraph_policies.agents.library import LibraryError
 
 SEEDS = evaluation_seeds(7, 1)
 #: Pictures of a tick, of the end, and of the whole fight below.
@@ -138,27 +136,11 @@ def test_two_versions_of_a_run_fight_beside_each_other(tmp_path: Path) -> None:
         np.testing.assert_array_equal(watched.agent.networks["dodge"].weights["q_network.0.bias"], wanted)
 
 
-@pytest.mark.parametrize(
-    ("randomize", "versions", "error", "name"),
-    [
-        ((), {"doge": 1}, UnknownNameError, "'dodge'"),
-        ((), {"dodge": 3}, LibraryError, "v1"),
-        (("dodge",), {"dodge": 1}, SoulsGraphError, "dodge"),
-        (("doge",), {}, UnknownNameError, "'dodge'"),
-    ],
-)
-def test_who_cannot_play_is_refused(
-    run: RunFolder, randomize: tuple[str, ...], versions: dict[str, int], error: type[SoulsGraphError], name: str
-) -> None:
-    with pytest.raises(error, match=name):
-        AgentSource(run, randomize=randomize, versions=versions).agent()
-
-
 def test_a_picture_shows_the_chosen_action_of_every_skill(fight: Fight) -> None:
     picture = draw((fight,), 20)
     assert picture.shape == (*SIZE, 3)
     chosen = (picture == (74, 112, 190)).all(-1)
-    width, (high, _) = SIZE[1] // len(fight.minds), line_sizes(fight)
+    width, (high, _) = SIZE[1] // len(fight.minds), fight.line_sizes
     for index, mind in enumerate(fight.minds):
         lines = [24 + FIGHT_SIZE[0] + 4 + 32 + high * number + 3 for number in range(len(mind.skill.actions))]
         # Every bar begins at the left, however long it is.
