@@ -22,14 +22,12 @@ import numpy.typing as npt
 
 from soulsgraph.pages import page
 from soulsgraph.recordings.files import Recording, read_recording
-from soulsgraph.recordings.format import Header, PlayedSkill
+from soulsgraph.recordings.format import Header
 from soulsgraph.recordings.recording import Fighter, FightRecorder
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.watch.watching import observed_lines
 from soulsgraph_envs.combat.loop import Actions, Combat
-from soulsgraph_envs.combat.rollout import Flags, Integers
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder, write_text
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario, started_at
@@ -145,32 +143,36 @@ def last_decision(recording: Recording, run: RunFolder | None) -> Search:
     if reason := _not_to_search(recording, run):
         return Search(reason)
     assert run is not None
-    try:
-        agent = _agent(header, run)
-    except _OtherNetworksError as error:
-        return Search(str(error))
+    agent = _agent(header, run)
+    if isinstance(agent, str):
+        return Search(agent)
     most = max(len(recording) - round(_BACK_S / header.tick_s), 0)
     for first in range(len(recording) - _BLOCK, most - _BLOCK, -_BLOCK):
         attempts = _attempts(recording, range(max(first, most), first + _BLOCK))
         if not attempts:
             continue
-        ends, won = _play(agent, int(header.seed), attempts, len(recording) + round(_FOLLOWED_S / header.tick_s))
+        # The fight in a lane as it was, and in one for every attempt.
+        game, most_ticks = make_game(len(attempts) + 1), len(recording) + round(_FOLLOWED_S / header.tick_s)
+        seeds = np.full(game.lanes, int(header.seed), np.uint64)
+        played = agent.rollout(game, _OtherAction([_AS_IT_WAS, *attempts])).play(seeds, most_ticks=most_ticks)
+        # Who wins, or whose time is over, lives to the end.
+        ends = np.where(played.died, np.rint(played.seconds / game.tick_s).astype(np.int64), most_ticks)
         if ends[0] != len(recording):
             return Search("Not looked for: the fight takes another course on this machine, or with these data.")
-        longer = (ends[1:] - len(recording)) * header.tick_s
-        better = np.flatnonzero(won[1:] | (longer >= LONGER_S - 1e-9))
+        longer, won = (ends[1:] - len(recording)) * header.tick_s, played.won[1:]
+        better = np.flatnonzero(won | (longer >= LONGER_S - 1e-9))
         if better.size:
-            best = max(better, key=lambda index: (attempts[index].row, won[1 + index], longer[index]))
-            outcome = _outcome(bool(won[1 + best]), float(longer[best]))
-            found = _mattered(recording, attempts[best], outcome)
+            best = max(better, key=lambda index: (attempts[index].row, won[index], longer[index]))
+            row, number, action = attempts[best]
+            outcome = f"lived {longer[best]:.1f} s longer"
+            if longer[best] >= _FOLLOWED_S:
+                outcome = f"lived at least {_FOLLOWED_S:.0f} s longer"
+            skill = header.skills[number]
+            chosen = skill.actions[int(recording.column(f"{skill.name}/action")[row])]
+            outcome = "won" if won[best] else outcome
+            found = PivotalDecision(row, skill.name, chosen, skill.actions[action], outcome)
             return Search(_NOTE, found, _other_course(agent, recording, attempts[best]))
     return Search(f"No single other action in the last {_BACK_S:.0f} s lives {LONGER_S:.0f} s longer.")
-
-
-def _outcome(won: bool, longer_s: float) -> str:
-    if won:
-        return "won"
-    return f"lived at least {_FOLLOWED_S:.0f} s longer" if longer_s >= _FOLLOWED_S else f"lived {longer_s:.1f} s longer"
 
 
 def _not_to_search(recording: Recording, run: RunFolder | None) -> str:
@@ -184,30 +186,20 @@ def _not_to_search(recording: Recording, run: RunFolder | None) -> str:
         return "The agent did not die in this fight."
     if run is None:
         return "Not looked for: the agent that fought is not at hand."
-    drawn = [skill.name for skill in header.skills if skill.player == "network" and _any_random(recording, skill.name)]
-    drawn += [skill.name for skill in header.skills if skill.player == "script"]
-    if drawn:
+    drawn = [
+        skill.name
+        for skill in header.skills
+        if skill.player == "network" and any(recording.table.column(f"{skill.name}/random").to_pylist())
+    ]
+    if drawn := [*drawn, *(skill.name for skill in header.skills if skill.player == "script")]:
         return f"Not looked for: {', '.join(drawn)} did not always decide by a network."
     if scenario_digest(header.scenario) != header.scenario_digest:
         return "Not looked for: the scenario's data changed since the fight."
     return ""
 
 
-def _any_random(recording: Recording, skill: str) -> bool:
-    return any(recording.table.column(f"{skill}/random").to_pylist())
-
-
-class _OtherNetworksError(SoulsGraphError):
-    """A run does not hold the networks that fought."""
-
-
-def _agent(header: Header, run: RunFolder) -> Agent:
-    """Return the agent that fought.
-
-    Raises:
-        _OtherNetworksError: if the run has other networks.
-        SoulsGraphError: if one is damaged.
-    """
+def _agent(header: Header, run: RunFolder) -> Agent | str:
+    """Return the agent that fought, or why a run has it not; raises SoulsGraphError if it is damaged."""
     scenario = started_at(load_scenario(header.scenario), header.start)
     skills = tuple(make_skill(skill.name, header.options) for skill in header.skills)
     networks = {}
@@ -217,7 +209,7 @@ def _agent(header: Header, run: RunFolder) -> Agent:
         known = skill.name in run.plan.skill_graph.skills and played.version in run.library.versions(skill.name)
         artifact = run.library.load(skill.name, played.version) if known else None
         if artifact is None or artifact.card.digest != played.digest:
-            raise _OtherNetworksError(f"Not looked for: {run.path.name} has another {played.name} than fought.")
+            return f"Not looked for: {run.path.name} has another {played.name} than fought."
         networks[skill.name] = artifact.network(skill, scenario)
     random = [played.name for played in header.skills if played.player == "random"]
     return Agent(scenario, skills, networks, dict.fromkeys(random, "random"))
@@ -235,16 +227,6 @@ def _attempts(recording: Recording, rows: range) -> list[_Attempt]:
     return attempts
 
 
-def _play(agent: Agent, seed: int, attempts: Sequence[_Attempt], most_ticks: int) -> tuple[Integers, Flags]:
-    """Play the fight in a lane as it was, and in one for every attempt; return at which tick each ended, and won."""
-    game = make_game(len(attempts) + 1)
-    seeds = np.full(game.lanes, seed, np.uint64)
-    played = agent.rollout(game, _OtherAction([_AS_IT_WAS, *attempts])).play(seeds, most_ticks=most_ticks)
-    # Who wins, or whose time is over, lives to the end.
-    ends = np.where(played.died, np.rint(played.seconds / game.tick_s).astype(np.int64), most_ticks)
-    return ends, played.won
-
-
 def _other_course(agent: Agent, recording: Recording, attempt: _Attempt) -> Recording:
     """Play the fight once more with another action, and return what is recorded from that decision on."""
     header, written = recording.header, list[Path]()
@@ -258,12 +240,6 @@ def _other_course(agent: Agent, recording: Recording, attempt: _Attempt) -> Reco
     if attempt.row + len(table) <= len(whole):
         result = replace(result, outcome="cut")
     return replace(whole, header=replace(whole.header, result=result), table=table)
-
-
-def _mattered(recording: Recording, attempt: _Attempt, outcome: str) -> PivotalDecision:
-    skill = recording.header.skills[attempt.skill]
-    chosen = int(recording.column(f"{skill.name}/action")[attempt.row])
-    return PivotalDecision(attempt.row, skill.name, skill.actions[chosen], skill.actions[attempt.action], outcome)
 
 
 #: Width and height of the fight's picture, in pixels of a wide page.
@@ -297,9 +273,26 @@ def write_fight_page(path: Path, recording: Recording, search: Search) -> None:
 def _data(recording: Recording, search: Search) -> dict[str, Any]:
     header, ground = recording.header, recording.header.ground
     texts: dict[str, int] = {"": 0}
-    arrays = _arrays(recording, texts)
-    if search.ghost:
+    arrays = _seen_arrays(recording, texts) | {"controls": recording.controls}
+    skills = []
+    for skill in header.skills:
+        of = f"{skill.name}/"
+        arrays[f"{of}decides"] = recording.column(f"{of}decides").astype(np.uint8)
+        arrays[f"{of}action"] = recording.column(f"{of}action").astype(np.int16)
+        random = recording.table.column(f"{of}random").to_pylist()
+        arrays[f"{of}random"] = np.array([_UNKNOWN if one is None else one for one in random], np.uint8)
+        terms = (f"term/{term}" for term in skill.terms)
+        for name in ("observation", *(["values"] if skill.valued else []), "reward", *terms):
+            arrays[of + name] = recording.column(of + name).astype(np.float32)
+        version = f" v{skill.version}" if skill.version >= 0 else ""
+        inputs = [{"name": name, "places": list(places)} for name, places in observed_lines(tuple(skill.observation))]
+        names = {"actions": list(skill.actions), "terms": list(skill.terms), "inputs": inputs}
+        skills.append({"name": skill.name, "note": f"{skill.player}{version}", "valued": skill.valued, **names})
+    ghost = None
+    if search.ghost and search.found:
         arrays |= {f"ghost/{name}": values for name, values in _seen_arrays(search.ghost, texts).items()}
+        label, outcome = f"with {search.found.other.replace('_', ' ')}", search.ghost.header.result.outcome
+        ghost = {"first": search.found.row, "rows": len(search.ghost) + 1, "label": label, "outcome": outcome}
     content, described = _packed(arrays)
     (x, y), radii = ground.arena.centre_m, {phase.phase: phase.radius_m for phase in ground.phases}
     return {
@@ -311,7 +304,7 @@ def _data(recording: Recording, search: Search) -> dict[str, Any]:
         "controls": [(control.name or "").lower() for control in Control if control],
         "words": list(texts),
         "arena": {"x": x, "y": y, "radius": ground.arena.radius_m, "height": ground.arena.height_m},
-        "ghost": _ghost(search),
+        "ghost": ghost,
         "boss": " / ".join(dict.fromkeys(phase.boss for phase in ground.phases)),
         "bossRadii": radii,
         "bossRadius": ground.phases[0].radius_m,
@@ -320,7 +313,7 @@ def _data(recording: Recording, search: Search) -> dict[str, Any]:
         "lockRange": ground.lock_range_m,
         "hpWindows": hp_windows(ground),
         "colours": {name: getattr(palette, name) for name in _COLOURS},
-        "skills": [_skill(skill) for skill in header.skills],
+        "skills": skills,
         "arrays": described,
         "packed": content,
     }
@@ -331,33 +324,6 @@ def _side_rad(recording: Recording) -> float:
     player, boss = (recording.raw[0, [Raw[f"{who}_X"], Raw[f"{who}_Y"]]] for who in ("PLAYER", "BOSS"))
     x, y = (player - boss).tolist()
     return (math.atan2(-y, x) if math.isfinite(x + y) else 0.0) - 1.2
-
-
-def _ghost(search: Search) -> dict[str, Any] | None:
-    if search.found is None or search.ghost is None:
-        return None
-    rows, other = len(search.ghost) + 1, search.found.other.replace("_", " ")
-    return {
-        "first": search.found.row,
-        "rows": rows,
-        "label": f"with {other}",
-        "outcome": search.ghost.header.result.outcome,
-    }
-
-
-def _skill(skill: PlayedSkill) -> dict[str, Any]:
-    version = f" v{skill.version}" if skill.version >= 0 else ""
-    inputs = [{"name": name, "places": list(places)} for name, places in observed_lines(tuple(skill.observation))]
-    names = {"actions": list(skill.actions), "terms": list(skill.terms), "inputs": inputs}
-    return {"name": skill.name, "note": f"{skill.player}{version}", "valued": skill.valued, **names}
-
-
-def _arrays(recording: Recording, texts: dict[str, int]) -> Arrays:
-    """Return every array of the page by name, numbers as float32; words are numbered in `texts`."""
-    arrays = _seen_arrays(recording, texts) | {"controls": recording.controls}
-    for skill in recording.header.skills:
-        arrays |= _skill_arrays(recording, skill)
-    return arrays
 
 
 def _seen_arrays(recording: Recording, texts: dict[str, int]) -> Arrays:
@@ -379,18 +345,6 @@ def _seen_arrays(recording: Recording, texts: dict[str, int]) -> Arrays:
 
 
 _NAMED = {who: (f"{who}_doing", f"{who}_animation_name") for who in ("player", "boss")}
-
-
-def _skill_arrays(recording: Recording, skill: PlayedSkill) -> Arrays:
-    random = recording.table.column(f"{skill.name}/random").to_pylist()
-    arrays: Arrays = {
-        "decides": recording.column(f"{skill.name}/decides").astype(np.uint8),
-        "action": recording.column(f"{skill.name}/action").astype(np.int16),
-        "random": np.array([_UNKNOWN if one is None else one for one in random], np.uint8),
-    }
-    whole = ("observation", *(["values"] if skill.valued else []), "reward", *(f"term/{term}" for term in skill.terms))
-    arrays |= {name: recording.column(f"{skill.name}/{name}").astype(np.float32) for name in whole}
-    return {f"{skill.name}/{name}": values for name, values in arrays.items()}
 
 
 def _listed(name: str, rows: Sequence[Sequence[Mapping[str, float]] | None], keys: Iterable[str]) -> Arrays:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
@@ -51,15 +51,17 @@ class ReportedRun:
     @cached_property
     def rates(self) -> list[WinRate]:
         """Win rates as they were evaluated last, of an agent of the zoo those of its card; none where neither is."""
-        path = self.run.results("table")
-        if self._has(path):
-            rows = read_rows(path)
+        if rows := self._rows("table"):
             return [WinRate(row["wins"], row["episodes"], row["setting"], row["paper_percent"]) for row in rows]
         return [read_card(self.run.path).win_rate] if self._has(self.run.path / CARD) else []
 
     def _has(self, path: Path) -> bool:
         with reading(self.run.path):
             return path.is_file()
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        path = self.run.results(name)
+        return read_rows(path) if self._has(path) else []
 
     @cached_property
     def note(self) -> str:
@@ -76,8 +78,7 @@ class ReportedRun:
     @property
     def curves(self) -> dict[str, pd.DataFrame]:
         """The learning curve of each skill, its stages one after another; none where the folder keeps none."""
-        path = self.run.results("curves")
-        rows = frame_of(read_rows(path)) if self._has(path) else frame_of([])
+        rows = frame_of(self._rows("curves"))
         curves = {}
         for skill, own in rows.groupby("skill", sort=False) if len(rows) else ():
             ends = own.groupby("stage", sort=False)["step"].max()
@@ -113,8 +114,20 @@ class ReportedRun:
     @cached_property
     def fought(self) -> frozenset[int]:
         """The seeds of the evaluated fights; none where nothing was evaluated."""
-        path = self.run.results("episodes")
-        return frozenset(row["seed"] for row in read_rows(path)) if self._has(path) else frozenset()
+        return frozenset(row["seed"] for row in self._rows("episodes"))
+
+    @property
+    def headline(self) -> str:
+        """Who fought what, how often it won, and after how many decisions."""
+        plan, count, whole = self.run.plan, len(self.run.plan.skill_graph.order), self.whole
+        who = f"{count} skills" if count > 1 else "One skill"
+        planned = f"(preset {plan.preset}, seed {plan.seed})"
+        if whole is None:
+            return f"{who} in {plan.scenario} {planned}, {self.decisions:,} decisions so far; not evaluated yet."
+        low, high = whole.interval
+        rate = f"won {whole.wins:,} of {whole.episodes:,} fights ({whole.percent:.1f} %, 95 % interval"
+        rate += f" {100 * low:.1f}-{100 * high:.1f} %)" + f" with \u201c{whole.setting}\u201d" * bool(whole.setting)
+        return f"{who} in {plan.scenario} {rate}, after {self.decisions:,} decisions {planned}."
 
     @property
     def versions(self) -> dict[str, str]:
@@ -175,10 +188,23 @@ def _sections(runs: Sequence[ReportedRun], video: Video | None) -> Iterator[Sect
     def named(one: ReportedRun) -> str:
         return one.name if several else ""
 
-    yield Section("", [f"**{one.name}**: {_headline(one)}" if several else _headline(one) for one in runs])
+    yield Section("", [f"**{one.name}**: {one.headline}" if several else one.headline for one in runs])
     missing = [f"**{one.name} has not been evaluated yet.**" for one in runs if not one.rates]
     rates = [Table(named(one), HEADINGS, [row.cells for row in one.rates], one.note) for one in runs]
-    yield Section("Win rates", [*_warnings(runs), *missing], rates)
+    # What hinders a comparison of rates that stand beside each other.
+    hindering: dict[str, list[Any]] = {
+        "The rows are of fights of other seeds: evaluate both with the same seed and number of episodes.": [
+            one.fought for one in runs if one.fought
+        ],
+        "The runs fight in other scenarios: their rates are not of the same task.": [
+            one.run.plan.scenario for one in runs
+        ],
+        "The runs were trained from other seeds: one run of each says little about their settings.": [
+            one.run.plan.seed for one in runs
+        ],
+    }
+    warnings = [f"**{words}**" for words, values in hindering.items() if len({*values}) > 1]
+    yield Section("Win rates", [*warnings, *missing], rates)
     curves = {one.name: one.curves for one in runs}
     skills = dict.fromkeys(skill for each in curves.values() for skill in each)
     panels = {
@@ -204,34 +230,6 @@ def _sections(runs: Sequence[ReportedRun], video: Video | None) -> Iterator[Sect
     headings = ("setting", *(one.name for one in runs)) if several else ("setting", "value")
     note = f"What differs from the preset{' or between the runs' if several else ''} stands first and is bold."
     yield Section("Settings", [note], [Table("", headings, rows)])
-
-
-def _headline(one: ReportedRun) -> str:
-    """Return who fought what, how often it won, and after how many decisions."""
-    plan, count = one.run.plan, len(one.run.plan.skill_graph.order)
-    who = f"{count} skills" if count > 1 else "One skill"
-    planned = f"(preset {plan.preset}, seed {plan.seed})"
-    if one.whole is None:
-        return f"{who} in {plan.scenario} {planned}, {one.decisions:,} decisions so far; not evaluated yet."
-    low, high = one.whole.interval
-    won = f"won {one.whole.wins:,} of {one.whole.episodes:,} fights ({one.whole.percent:.1f} %, 95 % interval"
-    rate = f"{won} {100 * low:.1f}-{100 * high:.1f} %)"
-    setting = f" with \u201c{one.whole.setting}\u201d" if one.whole.setting else ""
-    return f"{who} in {plan.scenario} {rate}{setting}, after {one.decisions:,} decisions {planned}."
-
-
-def _warnings(runs: Sequence[ReportedRun]) -> list[str]:
-    """Return what hinders a comparison of rates that stand beside each other."""
-    fights = {one.fought for one in runs if one.fought}
-    scenarios, seeds = {one.run.plan.scenario for one in runs}, {one.run.plan.seed for one in runs}
-    found = []
-    if len(fights) > 1:
-        found.append("The rows are of fights of other seeds: evaluate both with the same seed and number of episodes.")
-    if len(scenarios) > 1:
-        found.append("The runs fight in other scenarios: their rates are not of the same task.")
-    if len(seeds) > 1:
-        found.append("The runs were trained from other seeds: one run of each says little about their settings.")
-    return [f"**{words}**" for words in found]
 
 
 def _learned(card: SkillCard) -> str:
