@@ -30,13 +30,12 @@ from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, evaluate, source_
 from soulsgraph.runs.lineage import branch, own_stages
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.progress import Supervisor
-from soulsgraph.runs.run_folder import RunFolder, check_same
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.studies import run_study
 from soulsgraph.runs.study_folder import StudyFile, StudyFolder, Tables, Unit
-from soulsgraph.runs.train import Workplace, train_stages
+from soulsgraph.runs.train import train_unit
 from soulsgraph.zoo import AGENTS, PLANNED, agent_names, open_run, plan_of
 from soulsgraph.zoo import card as cards
-from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import digest_of, to_table
 from soulsgraph_envs.core.files import whole_folder, write_json, write_text
 
@@ -85,10 +84,9 @@ def build(folder: ZooFolder, name: str, supervisor: Supervisor) -> Tables:
     """Train an agent, from where an earlier call stopped, evaluate it, and put it in the place of an older one."""
     path, build = folder.path / name, folder.plan
     plan = replace(plan_of(name), scale=build.scale)
-    run = RunFolder.open(path) if (path / RunFolder.plan_file).exists() else RunFolder.create(path, plan)
-    check_same(run, plan)
-    with run.locked(), Workplace(run, Session(local=False), "silent", supervisor) as place:
-        train_stages(place, own_stages(run), Console(quiet=True))
+    run = RunFolder.of_plan(path, plan)
+    with run.locked():
+        train_unit(run, own_stages(run), supervisor)
     card = cards.make_card(name, run, build.origin, build.episodes)
     with whole_folder(Path(build.agents) / name, replace=True) as temporary:
         temporary.rmdir()

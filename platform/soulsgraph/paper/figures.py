@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -21,15 +22,16 @@ from soulsgraph.results.figures import (
     PURPLE,
     VERMILION,
     draw_seeds,
-    draw_smoothed,
     draw_spread,
     styled,
 )
-from soulsgraph.results.seeds import seed_curves
+from soulsgraph.results.seeds import SeedCurves, seed_curves
 from soulsgraph.results.statistics import clopper_pearson_interval
 from soulsgraph.runs.evaluate import EPISODES, TABLE_1
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES
 
+#: Points that a moving average is over.
+_PERIODS = 10
 #: Height of a row's part that points take, of the whole row's 1.
 _LANE = 0.62
 SKILL_COLOURS = {"camera": BLUE, "lock_on": ORANGE, "movement": GREEN, "dodge": VERMILION, "heal_attack": PURPLE}
@@ -64,12 +66,7 @@ def draw_win_rates(reproductions: Sequence[Reproduction]) -> Figure | None:
     axes.set(xlabel="win rate in %", xlim=(-2.0, 102.0), ylim=(len(TABLE_1) - 0.45, -0.55))
     axes.grid(visible=False, axis="y")
     axes.set_title("Table 1: every seed beside the paper", loc="left")
-    figure.legend(handles=_legend(reproductions), loc="outside lower center", ncols=3)
-    return figure
-
-
-def _legend(reproductions: Sequence[Reproduction]) -> list[Line2D | Patch]:
-    return [
+    handles = [
         Line2D([], [], marker="D", color=INK, markersize=5.0, linewidth=1.2, label="paper, exact 95 % interval"),
         Patch(color=LIGHT, alpha=0.6, label="expected range of the median, paper and fast"),
         Line2D([], [], marker="o", color=GREY, markerfacecolor="none", linestyle="none", label="one seed"),
@@ -77,6 +74,8 @@ def _legend(reproductions: Sequence[Reproduction]) -> list[Line2D | Patch]:
         Line2D([], [], color=GREY, linewidth=3.0, alpha=0.35, label="95 % t interval of the mean"),
         *(Patch(color=PALETTE[i % len(PALETTE)], label=item.title) for i, item in enumerate(reproductions)),
     ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    return figure
 
 
 @styled
@@ -108,8 +107,14 @@ def draw_baseline(reproduction: Reproduction) -> Figure | None:
     for axes, (quantity, label) in zip(figure.subplots(1, 3), quantities.items(), strict=True):
         for unit, (budget, colour) in _BASELINES.items():
             raw = seed_curves(reproduction.training, f"episode_{quantity}", unit=unit, skill=END_TO_END)
-            if raw:
-                draw_smoothed(axes, raw, colour, budget)
+            if raw is None:
+                continue
+            averages = pd.DataFrame(raw.values.T).rolling(_PERIODS, 1).mean().to_numpy().T
+            smooth = SeedCurves(raw.seeds, raw.steps, averages)
+            shade = " with its 95 % t interval" if smooth.interval else ""
+            mean = f"{budget}: mean over seeds"
+            axes.plot(raw.steps / 1_000.0, raw.mean, ":", color=colour, alpha=0.5, linewidth=0.9, label=mean, zorder=3)
+            draw_seeds(axes, smooth, colour, f"{budget}: {_PERIODS}-period average{shade}")
         axes.set(xlabel="thousand decisions", ylabel=f"{label} of an episode")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     figure.suptitle(f"End-to-end baseline while training (Figure 5): {_whose(reproduction)}")
@@ -125,30 +130,26 @@ def draw_dodge_lengths(reproduction: Reproduction) -> Figure | None:
         return None
     figure = Figure(figsize=(13.0, 4.4))
     for axes, unit in zip(figure.subplots(1, 2), ("length", "seconds"), strict=True):
-        _draw_survival(axes, reproduction, unit, place)
+        greedy = seed_curves(reproduction.curves, unit, **place)
+        training = seed_curves(reproduction.training, f"episode_{unit}", **place)
+        if greedy:
+            draw_seeds(axes, greedy, SKILL_COLOURS["dodge"], f"greedy, {EPISODES} episodes a checkpoint")
+        if training:
+            draw_seeds(axes, training, BLUE, "while training, exploring")
+        for policy, dashes in (("random", "--"), ("idle", "-.")):
+            if len(measured := reproduction.measured(f"dodge {unit} {policy}")):
+                label = f"{policy if policy == 'random' else 'no'} dodging, mean over seeds"
+                axes.axhline(measured.mean(), color=INK, linestyle=dashes, linewidth=1.4, label=label)
+        for length in PAPER_DODGE_LENGTHS if unit == "length" else ():
+            papers = "paper: from about 150 to 300" if length == PAPER_DODGE_LENGTHS[0] else None
+            axes.axhline(length, color=GREY, linestyle=":", linewidth=1.2, label=papers)
+        what = "decisions" if unit == "length" else "seconds"
+        axes.set(xlabel="thousand decisions", ylabel=f"{what} of an episode", ylim=(0.0, None))
     figure.suptitle(f"Length of dodge episodes (Figure 6): {_whose(reproduction)}")
     title = "mean over seeds,\n95 % t interval shaded" if len(reproduction.seeds) > 1 else None
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", title=title, alignment="left")
     return figure
-
-
-def _draw_survival(axes: Axes, reproduction: Reproduction, unit: str, place: dict[str, str]) -> None:
-    greedy = seed_curves(reproduction.curves, unit, **place)
-    training = seed_curves(reproduction.training, f"episode_{unit}", **place)
-    if greedy:
-        draw_seeds(axes, greedy, SKILL_COLOURS["dodge"], f"greedy, {EPISODES} episodes a checkpoint")
-    if training:
-        draw_seeds(axes, training, BLUE, "while training, exploring")
-    for policy, dashes in (("random", "--"), ("idle", "-.")):
-        if len(measured := reproduction.measured(f"dodge {unit} {policy}")):
-            label = f"{policy if policy == 'random' else 'no'} dodging, mean over seeds"
-            axes.axhline(measured.mean(), color=INK, linestyle=dashes, linewidth=1.4, label=label)
-    for length in PAPER_DODGE_LENGTHS if unit == "length" else ():
-        papers = "paper: from about 150 to 300" if length == PAPER_DODGE_LENGTHS[0] else None
-        axes.axhline(length, color=GREY, linestyle=":", linewidth=1.2, label=papers)
-    what = "decisions" if unit == "length" else "seconds"
-    axes.set(xlabel="thousand decisions", ylabel=f"{what} of an episode", ylim=(0.0, None))
 
 
 def _draw_skill(axes: Axes, reproduction: Reproduction, skill: str) -> None:
@@ -162,18 +163,13 @@ def _draw_skill(axes: Axes, reproduction: Reproduction, skill: str) -> None:
         if end:
             axes.axvline(end / 1_000.0, color=INK, linestyle="--", linewidth=1.2, zorder=5)
         draw_seeds(axes, curves, SKILL_COLOURS[skill], scenario, offset=end)
-        if len(curves.seeds) == 1:
-            _draw_episode_interval(axes, reproduction, place, end)
+        # One seed has no interval over seeds; the paper's own, over the episodes of its one agent, stands in.
+        low, high = (seed_curves(reproduction.curves, column, **place) for column in ("low", "high"))
+        if len(curves.seeds) == 1 and low and high and low.steps.shape == high.steps.shape:
+            bounds = (low.values[0], high.values[0])
+            steps = (low.steps + end) / 1_000.0
+            axes.fill_between(steps, *bounds, color=SKILL_COLOURS[skill], alpha=0.2, linewidth=0.0)
         end += float(curves.steps[-1])
-
-
-def _draw_episode_interval(axes: Axes, reproduction: Reproduction, place: dict[str, str], offset: float) -> None:
-    # One seed has no interval over seeds; the paper's own, over the episodes of its one agent, stands in.
-    low, high = (seed_curves(reproduction.curves, column, **place) for column in ("low", "high"))
-    if low and high and low.steps.shape == high.steps.shape:
-        steps = (low.steps + offset) / 1_000.0
-        colour = SKILL_COLOURS[place["skill"]]
-        axes.fill_between(steps, low.values[0], high.values[0], color=colour, alpha=0.2, linewidth=0.0)
 
 
 def _explain(axes: Axes, reproduction: Reproduction) -> None:

@@ -6,7 +6,6 @@ The expected ranges are data; medians over seeds decide.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -112,10 +111,15 @@ class Reproduction:
     @cached_property
     def settings(self) -> tuple[SettingRates, ...]:
         """Every evaluated setting, in the order recorded."""
-        groups: dict[tuple[str, ...], Records] = defaultdict(list)
-        for row in self.rows:
-            groups[row["label"], row["scenario"], row["start"]].append(row)
-        return tuple(_setting(rows) for rows in groups.values())
+        found = []
+        frame = pd.DataFrame(self.rows, columns=[*COLUMNS["rows"]])
+        for (label, scenario, start), own in frame.groupby(["label", "scenario", "start"], sort=False):
+            rows = own.sort_values("seed").to_dict("records")
+            part, percent = rows[0]["part"], rows[0]["paper_percent"]
+            seeds = {row["seed"]: WinRate(row["wins"], row["episodes"]) for row in rows}
+            paper = None if pd.isna(percent) else float(percent)
+            found.append(SettingRates(label, part, scenario, start, paper, seeds))
+        return tuple(found)
 
     @cached_property
     def setting(self) -> Mapping[str, SettingRates]:
@@ -161,7 +165,16 @@ def load_reproductions(folders: Sequence[Path]) -> tuple[Reproduction, ...]:
         raise SoulsGraphError(
             f"report: expected each folder once, found {', '.join(map(str, folders))}; leave one out."
         )
-    loaded = [_load(folder) for folder in folders]
+    loaded = []
+    for folder in folders:
+        paths = {name: folder / "records" / f"{name}.parquet" for name in COLUMNS}
+        records = {name: read_rows(path) if path.exists() else [] for name, path in paths.items()}
+        if not any(records.values()):
+            found = "no records in it" if folder.exists() else "no such folder"
+            raise SoulsGraphError(f"{folder}: expected the folder of a reproduction, found {found}; name another.")
+        file, sessions = folder / DESCRIPTION, [to_table(one) for one in sessions_of(folder)]
+        took = {"wall_time_s": round(sum(one["wall_time_s"] for one in sessions), 1), "sessions": sessions}
+        loaded.append(Reproduction("", read_file(Where(file)) | took if file.exists() else {}, **records))
     names = [item.short_name for item in loaded]
     names = [name if name and names.count(name) == 1 else place.name for name, place in zip(names, places, strict=True)]
     names = [
@@ -171,44 +184,15 @@ def load_reproductions(folders: Sequence[Path]) -> tuple[Reproduction, ...]:
     return tuple(replace(item, name=name) for item, name in zip(loaded, names, strict=True))
 
 
-def _load(folder: Path) -> Reproduction:
-    paths = {name: folder / "records" / f"{name}.parquet" for name in COLUMNS}
-    records = {name: read_rows(path) if path.exists() else [] for name, path in paths.items()}
-    if not any(records.values()):
-        found = "no records in it" if folder.exists() else "no such folder"
-        raise SoulsGraphError(f"{folder}: expected the folder of a reproduction, found {found}; name another.")
-    file, sessions = folder / DESCRIPTION, [to_table(one) for one in sessions_of(folder)]
-    took = {"wall_time_s": round(sum(one["wall_time_s"] for one in sessions), 1), "sessions": sessions}
-    return Reproduction("", read_file(Where(file)) | took if file.exists() else {}, **records)
-
-
-def _setting(rows: Records) -> SettingRates:
-    first, rows = rows[0], sorted(rows, key=lambda row: int(row["seed"]))
-    seeds = {row["seed"]: WinRate(row["wins"], row["episodes"]) for row in rows}
-    percent = first.get("paper_percent")
-    paper = None if percent is None or math.isnan(percent) else float(percent)
-    return SettingRates(first["label"], first["part"], first["scenario"], first["start"], paper, seeds)
-
-
 #: Episodes a setting, by the caption of Table 1.
 PAPER_EPISODES = 25
 
 
 def paper_rate(percent: float) -> WinRate:
-    """Return the count of at most 25 episodes, as many as possible, whose share rounds to `percent` at one decimal.
-
-    Raises:
-        SoulsGraphError: if no count fits.
-    """
-    for episodes in range(PAPER_EPISODES, 0, -1):
-        count = WinRate(round(percent * episodes / 100.0), episodes)
-        # Half a unit of the printed decimal, and a little for the float that holds it.
-        if abs(count.percent - percent) <= 0.05 + 1e-9:
-            return count
-    raise SoulsGraphError(
-        f"win rate {percent}: expected the share of a count of at most {PAPER_EPISODES} episodes in percent, "
-        "found none that fits; correct paper_percent of the row."
-    )
+    """Return the count of at most 25 episodes, as many as possible, whose share rounds to `percent` at one decimal."""
+    counts = (WinRate(round(percent * many / 100.0), many) for many in range(PAPER_EPISODES, 0, -1))
+    # Half a unit of the printed decimal, and a little for the float that holds it.
+    return next(count for count in counts if abs(count.percent - percent) <= 0.05 + 1e-9)
 
 
 @dataclass(frozen=True)
@@ -349,18 +333,6 @@ def fine_tuning_gain(reproduction: Reproduction) -> pd.Series:
 def _against_paper(reproduction: Reproduction) -> Iterator[RangeVerdict]:
     for label, expected in ROW_RANGES.items():
         yield expected.verdict(label, reproduction.rates(label))
-    yield from _orders(reproduction)
-    for policy, expected in DODGE_LENGTHS.items():
-        yield expected.verdict(f"dodge: episode length, {policy}", reproduction.measured(f"dodge length {policy}"))
-    yield DODGE_RATIO.verdict("dodge: seconds survived, trained over random", dodge_ratio(reproduction))
-    growth = baseline_growth(reproduction)
-    yield BASELINE_GROWTH.verdict("end-to-end: seconds of an episode, end over beginning of training", growth)
-    for skill, expected in GAIN_SHARES.items():
-        subject = f"{skill}: gain over random as a share of the scripted policy's"
-        yield expected.verdict(subject, gain_share(reproduction, skill))
-
-
-def _orders(reproduction: Reproduction) -> Iterator[RangeVerdict]:
     fine_tuned, mid, long = (float(reproduction.rates(label).median()) for label in (FINE_TUNED, MID, LONG))
     order = RangeVerdict("zero-shot from long range below mid-range", "median below that of the mid-range start")
     if math.isfinite(long + mid):
@@ -374,6 +346,14 @@ def _orders(reproduction: Reproduction) -> Iterator[RangeVerdict]:
         found += f" ({', '.join(collapsed)})" if collapsed else ""
         collapse = replace(collapse, found=found, inside=not collapsed)
     yield collapse
+    for policy, expected in DODGE_LENGTHS.items():
+        yield expected.verdict(f"dodge: episode length, {policy}", reproduction.measured(f"dodge length {policy}"))
+    yield DODGE_RATIO.verdict("dodge: seconds survived, trained over random", dodge_ratio(reproduction))
+    growth = baseline_growth(reproduction)
+    yield BASELINE_GROWTH.verdict("end-to-end: seconds of an episode, end over beginning of training", growth)
+    for skill, expected in GAIN_SHARES.items():
+        subject = f"{skill}: gain over random as a share of the scripted policy's"
+        yield expected.verdict(subject, gain_share(reproduction, skill))
 
 
 def _against_oracle(reproduction: Reproduction) -> Iterator[RangeVerdict]:

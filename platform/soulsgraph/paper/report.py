@@ -24,7 +24,6 @@ from soulsgraph.results.seeds import (
     interval_cell,
     mean_text,
 )
-from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import Table, number
 from soulsgraph.runs.evaluate import TABLE_1
 
@@ -37,39 +36,28 @@ def report_tables(reproductions: Sequence[Reproduction]) -> dict[str, Records]:
     Every setting with its figures over seeds and the paper's with its intervals; every seed with its own interval;
     every expected range with the value found; measures; differences within a reproduction, and from the first one.
     """
-    settings = [(item.name, _place(setting), setting) for item in reproductions for setting in item.settings]
     tables: dict[str, Records] = {
-        "settings": [
-            {"reproduction": name, **place, **_paper(setting), **figures_of(setting.spread)}
-            for name, place, setting in settings
-        ],
-        "seeds": [
-            {"reproduction": name, **place, "seed": seed, "wins": rate.wins, "episodes": rate.episodes}
-            | {"percent": rate.percent, **rate.interval.scaled(100.0).columns()}
-            for name, place, setting in settings
-            for seed, rate in setting.seeds.items()
-        ],
-        "expected_ranges": [
-            {"reproduction": item.name, **asdict(verdict)}
-            for item in reproductions
-            for verdict in records.verdicts_of(item)
-        ],
-        "measures": [
-            {"reproduction": item.name, "measure": name, **figures_of(spread)}
-            for item in reproductions
-            for name, spread in item.measure.items()
-        ],
-        "differences": [row for item in reproductions for row in _contrast_rows(item)],
-        "comparison": [row for item in reproductions[1:] for row in _comparison_rows(reproductions[0], item)],
+        name: [] for name in ("settings", "seeds", "expected_ranges", "measures", "differences", "comparison")
     }
+    for item in reproductions:
+        of = {"reproduction": item.name}
+        for setting in item.settings:
+            place = of | {name: getattr(setting, name) for name in ("label", "part", "scenario", "start")}
+            tables["settings"].append(place | _paper(setting) | figures_of(setting.spread))
+            for seed, rate in setting.seeds.items():
+                counts = {"seed": seed, "wins": rate.wins, "episodes": rate.episodes, "percent": rate.percent}
+                tables["seeds"].append(place | counts | rate.interval.scaled(100.0).columns())
+        tables["expected_ranges"] += [of | asdict(verdict) for verdict in records.verdicts_of(item)]
+        tables["measures"] += [of | {"measure": name} | figures_of(one) for name, one in item.measure.items()]
+        for first, second in records.CONTRASTS:
+            apart = difference_columns(item.rates(first), item.rates(second))
+            tables["differences"] += [of | {"first": first, "second": second} | apart] if apart["seeds"] else []
+        if item is not reproductions[0]:
+            tables["comparison"] += _comparison_rows(reproductions[0], item)
     return tables
 
 
-def _place(setting: SettingRates) -> dict[str, str]:
-    return {"label": setting.label, "part": setting.part, "scenario": setting.scenario, "start": setting.start}
-
-
-def _paper(setting: SettingRates) -> Row:
+def _paper(setting: SettingRates) -> dict[str, Any]:
     """Return the paper's win rate in percent, its counts, and its Wilson and exact intervals."""
     if setting.paper_percent is None:
         return {"paper_percent": None}
@@ -78,18 +66,6 @@ def _paper(setting: SettingRates) -> Row:
     exact = statistics.clopper_pearson_interval(paper.wins, paper.episodes)
     wilson = paper.interval.scaled(100.0).columns("paper_wilson_")
     return counts | wilson | exact.scaled(100.0).columns("paper_exact_")
-
-
-def _contrast_rows(reproduction: Reproduction) -> Records:
-    """Return the differences between rows within a reproduction."""
-    spreads = {label: setting.spread for label, setting in reproduction.setting.items()}
-    rows = [
-        {"reproduction": reproduction.name, "first": first, "second": second}
-        | difference_columns(spreads[first], spreads[second])
-        for first, second in records.CONTRASTS
-        if first in spreads and second in spreads
-    ]
-    return [row for row in rows if row["seeds"]]
 
 
 def _comparison_rows(reference: Reproduction, item: Reproduction) -> Records:
@@ -154,79 +130,57 @@ def _sections(reproductions: Sequence[Reproduction], tables: Mapping[str, Record
     def of(item: Reproduction, table: str) -> Records:
         return [row for row in tables[table] if row["reproduction"] == item.name]
 
-    outside = {
-        item.title: [
-            f"{row['subject']} ({row['found']} instead of {row['expected']})"
-            for row in of(item, "expected_ranges")
-            if row["inside"] is False
-        ]
-        for item in reproductions
-    }
-    lines = [f"- {title}: {'; '.join(rows) or 'nothing'}" for title, rows in outside.items()]
+    lines = []
+    for item in reproductions:
+        outside = (row for row in of(item, "expected_ranges") if row["inside"] is False)
+        rows = [f"{row['subject']} ({row['found']} instead of {row['expected']})" for row in outside]
+        lines.append(f"- {item.title}: {'; '.join(rows) or 'nothing'}")
     yield Section("Outside the expected range", (_ABOUT, "\n".join(lines)))
-    yield Section(
-        "Table 1",
-        tables=[
-            table
-            for item in reproductions
-            for table in _table_1(item, [row for row in of(item, "settings") if row["part"] in TABLE_1_PARTS])
-        ],
-    )
+    yield Section("Table 1", tables=[table for item in reproductions for table in _table_1(item)])
     if len(reproductions) > 1:
         yield Section("Beside each other", tables=[*_beside(reproductions, tables["comparison"])])
     yield Section("Figures", pictures=_pictures(reproductions))
-    ranges = [
-        table
-        for item in reproductions
-        for table in (
-            Table(
-                f"Expected ranges, {item.title}",
-                ("of", "expected", "found", "verdict"),
-                [
-                    (row["subject"], row["expected"], row["found"], yes_no(row["inside"]))
-                    for row in of(item, "expected_ranges")
-                ],
-            ),
-            Table(
-                f"Differences between rows, {item.title}, paired by seed",
-                ("difference", *_DIFFERENCE, "median points"),
-                [
-                    (f"{row['first']} - {row['second']}", *_difference_cells(row), number(row["median"]))
-                    for row in of(item, "differences")
-                ],
-            ),
-        )
-    ]
+    ranges = []
+    for item in reproductions:
+        found = [
+            (row["subject"], row["expected"], row["found"], yes_no(row["inside"]))
+            for row in of(item, "expected_ranges")
+        ]
+        ranges.append(Table(f"Expected ranges, {item.title}", ("of", "expected", "found", "verdict"), found))
+        apart = [
+            (f"{row['first']} - {row['second']}", *_difference_cells(row), number(row["median"]))
+            for row in of(item, "differences")
+        ]
+        title = f"Differences between rows, {item.title}, paired by seed"
+        ranges.append(Table(title, ("difference", *_DIFFERENCE, "median points"), apart))
     yield Section("Expected ranges and differences", tables=ranges)
-    measured = [table for item in reproductions for table in _measured(item, of(item, "settings"))]
-    yield Section("Measures and controls", tables=measured)
-    yield Section(
-        "Seeds, versions, machine and time",
-        tables=[Table(f"How {item.title} was made", ("what", "value"), _origin(item)) for item in reproductions],
-    )
+    yield Section("Measures and controls", tables=[table for item in reproductions for table in _measured(item)])
+    made = [Table(f"How {item.title} was made", ("what", "value"), _origin(item)) for item in reproductions]
+    yield Section("Seeds, versions, machine and time", tables=made)
     yield Section("How the figures are computed", (_COMPUTED,))
 
 
-def _table_1(item: Reproduction, rows: Records) -> Iterator[Table]:
-    order, cells = [*item.setting], []
-    for row in sorted(rows, key=lambda row: order.index(row["label"])):
-        expected = records.ROW_RANGES[row["label"]]
-        verdict = [expected.text(), yes_no(expected.holds(row["median"]))]
-        verdict = ["", ""] if item.preset in records.BEYOND_PAPER else verdict
-        cells.append((row["label"], _paper_cell(row), str(row["seeds"]), *figure_cells(row), *verdict))
+def _table_1(item: Reproduction) -> Iterator[Table]:
+    cells, each, seeds = [], [], sorted({seed for setting in item.setting.values() for seed in setting.seeds})
+    for label, setting in item.setting.items():
+        row, expected = figures_of(setting.spread) | _paper(setting), records.ROW_RANGES[label]
+        wilson, exact = (
+            f"{number(row[f'paper_{kind}_low'])} to {number(row[f'paper_{kind}_high'])}" for kind in ("wilson", "exact")
+        )
+        count = f"{row['paper_wins']}/{row['paper_episodes']}"
+        paper = f"{row['paper_percent']:.1f} ({count}; Wilson {wilson}; exact {exact})"
+        verdict = (expected.text(), yes_no(expected.holds(row["median"])))
+        verdict = ("", "") if item.preset in records.BEYOND_PAPER else verdict
+        cells.append((label, paper, str(row["seeds"]), *figure_cells(row), *verdict))
+        rates = {
+            seed: f"{rate.wins}/{rate.episodes}: {rate.percent:.1f} ({100.0 * low:.1f} to {100.0 * high:.1f})"
+            for seed, rate in setting.seeds.items()
+            for low, high in [rate.interval]
+        }
+        each.append((label, *(rates.get(seed, "") for seed in seeds)))
     headings = ("row", "paper", "seeds", *FIGURE_HEADINGS, "expected", "median is")
     yield Table(f"{item.title}: win rates in %, {item.seeds_told}", headings, cells)
-    seeds = sorted({seed for setting in item.setting.values() for seed in setting.seeds})
-    each = [
-        (label, *(_seed_cell(setting.seeds[seed]) if seed in setting.seeds else "" for seed in seeds))
-        for label, setting in item.setting.items()
-    ]
     yield Table(f"{item.title}: each seed", ("row", *(f"seed {seed}" for seed in seeds)), each)
-
-
-def _seed_cell(rate: WinRate) -> str:
-    low, high = rate.interval.scaled(100.0)
-    return f"{rate.wins}/{rate.episodes}: {rate.percent:.1f} ({low:.1f} to {high:.1f})"
 
 
 _DIFFERENCE = ("points (t interval)", "seeds above / below")
@@ -257,7 +211,7 @@ def _beside(reproductions: Sequence[Reproduction], comparison: Records) -> Itera
     yield Table("Differences, paired by seed; of other seeds with Welch's interval", headings, cells)
 
 
-def _measured(item: Reproduction, settings: Records) -> Iterator[Table]:
+def _measured(item: Reproduction) -> Iterator[Table]:
     """Yield measures with what is derived from them, how often actions were chosen, and settings beside Table 1."""
     derived = {
         "dodge seconds, trained over random": records.dodge_ratio(item),
@@ -274,18 +228,12 @@ def _measured(item: Reproduction, settings: Records) -> Iterator[Table]:
     yield _spreads(f"Measures, {item.title}", "measure", measured | known)
     title = f"What the end-to-end agent does, {item.title}: % of its greedy decisions"
     yield _spreads(title, "action", actions)
-    others = [
-        (f"{row['label']} ({row['scenario']}, {row['start']})", *figure_cells(row), _each_seed(item, row))
-        for row in settings
-        if row["part"] not in TABLE_1_PARTS
-    ]
+    others = []
+    for one in (one for one in item.settings if one.part not in TABLE_1_PARTS):
+        won = ", ".join(f"{rate.wins}/{rate.episodes}" for rate in one.seeds.values())
+        others.append((f"{one.label} ({one.scenario}, {one.start})", *figure_cells(figures_of(one.spread)), won))
     headings = ("setting", *FIGURE_HEADINGS, "each seed")
     yield Table(f"Other settings, {item.title}: win rates in %", headings, others)
-
-
-def _each_seed(item: Reproduction, row: Row) -> str:
-    (setting,) = (one for one in item.settings if _place(one).items() <= row.items())
-    return ", ".join(f"{rate.wins}/{rate.episodes}" for rate in setting.seeds.values())
 
 
 def _spreads(title: str, what: str, spreads: Mapping[str, pd.Series]) -> Table:
@@ -321,15 +269,6 @@ def _flat(values: Row, prefix: str = "") -> Iterator[tuple[str, str]]:
 def yes_no(value: bool | None) -> str:
     """Return a verdict as a word; outside is printed bold."""
     return "not measured" if value is None else "inside" if value else "**outside**"
-
-
-def _paper_cell(row: Row) -> str:
-    """Return the paper's win rate, the count that fits it, and its Wilson and exact intervals."""
-    wilson, exact = (
-        f"{number(row[f'paper_{kind}_low'])} to {number(row[f'paper_{kind}_high'])}" for kind in ("wilson", "exact")
-    )
-    count = f"{row['paper_wins']}/{row['paper_episodes']}"
-    return f"{row['paper_percent']:.1f} ({count}; Wilson {wilson}; exact {exact})"
 
 
 def _pictures(reproductions: Sequence[Reproduction]) -> dict[str, Figure | None]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
 
 from soulsgraph.paper.study import (
     ADAPTED,
@@ -32,9 +32,8 @@ from soulsgraph.runs.plan import Stage, check_learns
 from soulsgraph.runs.progress import Interruption, Supervisor
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.study_folder import Tables
-from soulsgraph.runs.train import Workplace, train_stages
+from soulsgraph.runs.train import train_unit
 from soulsgraph.runs.workers import WorkerProcess
-from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.combat.scripted import OracleDodge, OracleEndToEnd, OracleFight, Script, engaging
 from soulsgraph_envs.core.scenario import load_scenario, started_at
@@ -61,10 +60,7 @@ def do_job(folder: ReproductionFolder, job: SeedJob, supervisor: Supervisor) -> 
         SoulsGraphError: if a file of the run is damaged, or cannot be written.
     """
     episodes, tables = folder.plan.episodes, dict[str, Records]()
-
-    def follow(name: str, tasks: int) -> OnFinished:
-        return _follow_episodes(supervisor, name, tasks * episodes)
-
+    follow = partial(_follow_episodes, supervisor, episodes)
     if job == REFERENCES:
         tables["rows"] = evaluate_references(episodes, follow("table", REFERENCE_ROWS))
     else:
@@ -75,19 +71,24 @@ def do_job(folder: ReproductionFolder, job: SeedJob, supervisor: Supervisor) -> 
                 adapted = adaptation_stages(run, SHIFTED, ADAPTED, after=check_target(run, SHIFTED))
                 stages += train_by(folder.plan.learner, run, adapted, supervisor)
         tables |= {"curves": curve_rows(run, job, stages), "training": training_rows(run, job, stages)}
-        tables["rows"] = evaluate_settings(run, job, follow("table", len(evaluated_settings(run, job))))
+        settings, seed = evaluated_settings(run, job), evaluation_seed(job.seed)
+        on_finished = follow("table", len(settings))
+        played = [evaluating.evaluate(run, row, episodes, seed, on_finished=on_finished) for row in settings]
+        tables["rows"] = [_evaluated(job, row, one.episodes) for row, one in zip(settings, played, strict=True)]
         # Three policies in four tasks, one in one.
         if job.part == "skills":
             tables["measures"] = measure_skills(run, follow("measures", 12))
         elif job.part == "end_to_end":
             tables["measures"] = measure_baseline(run, follow("measures", 1))
-    found = {table: [{"preset": folder.plan.preset, **row} for row in rows] for table, rows in tables.items()}
-    return {table: [{name: row[name] for name in COLUMNS[table]} for row in rows] for table, rows in found.items()}
+    of = {"preset": folder.plan.preset}
+    return {
+        table: [{name: (of | row)[name] for name in COLUMNS[table]} for row in rows] for table, rows in tables.items()
+    }
 
 
-def _follow_episodes(supervisor: Supervisor, name: str, total: int) -> OnFinished:
+def _follow_episodes(supervisor: Supervisor, episodes: int, name: str, tasks: int) -> OnFinished:
     """Return a callback that reports episodes to the supervisor and raises `Interruption` once a stop is requested."""
-    progress, done = supervisor.follow(name, total), 0
+    progress, done = supervisor.follow(name, tasks * episodes), 0
 
     def on_finished(count: int) -> None:
         nonlocal done
@@ -107,8 +108,7 @@ def train_by(
     Learning curves are evaluated by the `worker`, without one in this process.
     """
     if learner == "soulsgraph":
-        with Workplace(run, Session(local=False), "silent", supervisor, worker=worker) as workplace:
-            train_stages(workplace, stages, Console(quiet=True))
+        train_unit(run, stages, supervisor, worker)
         return stages
     # Imported here: it takes seconds, and only a comparison needs it.
     from soulsgraph.paper.stable_baselines import train_with_stable_baselines
@@ -179,15 +179,6 @@ def evaluated_settings(run: RunFolder, job: SeedJob) -> tuple[WinRateRow, ...]:
         return settings
     label = f"single end-to-end agent, {run.plan.budget(END_TO_END):,} steps"
     return tuple(replace(row, part="extra", label=label) for row in settings)
-
-
-def evaluate_settings(run: RunFolder, job: SeedJob, on_finished: OnFinished) -> Records:
-    """Evaluate everything on the same evaluation seeds; return one row a setting."""
-    seed, episodes = evaluation_seed(job.seed), run.plan.episodes
-    return [
-        _evaluated(job, row, evaluating.evaluate(run, row, episodes, seed, on_finished=on_finished).episodes)
-        for row in evaluated_settings(run, job)
-    ]
 
 
 def evaluate_references(episodes: int, on_finished: OnFinished = lambda count: None) -> Records:

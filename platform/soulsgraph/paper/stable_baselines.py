@@ -97,16 +97,13 @@ def build_model(setup: StageSetup) -> DQN:
     env = DummyVecEnv([lambda: SkillEnv(skill.name, setup.scenario, controller, setup.run.plan.options)])
     model = make_dqn(env, setup.hyperparameters, setup.stage.seed, gradient_steps=1)
     if setup.parent is not None:
-        _continue_from(model, setup.parent)
+        named = setup.parent.parameters.items()
+        weights = {name.removeprefix(f"{NETWORK}."): torch.from_numpy(values.copy()) for name, values in named}
+        for network in (model.q_net, model.q_net_target):
+            network.q_net.load_state_dict(weights)
+        kept, statistics = setup.parent.card.normalizer.normalizer(), model.get_vec_normalize_env().obs_rms
+        statistics.mean, statistics.var, statistics.count = kept.mean, kept.variance, kept.count
     return model
-
-
-def _continue_from(model: DQN, parent: Artifact) -> None:
-    weights = {name.removeprefix(f"{NETWORK}."): torch.from_numpy(w.copy()) for name, w in parent.parameters.items()}
-    for network in (model.q_net, model.q_net_target):
-        network.q_net.load_state_dict(weights)
-    kept, statistics = parent.card.normalizer.normalizer(), model.get_vec_normalize_env().obs_rms
-    statistics.mean, statistics.var, statistics.count = kept.mean, kept.variance, kept.count
 
 
 def export(setup: StageSetup, model: DQN) -> Artifact:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
 from soulsgraph.runs.evaluate import EVALUATION_SEED
-from soulsgraph.runs.plan import Plan, check_learns, how_it_learns, scenario_digest
-from soulsgraph.runs.run_folder import RunFolder, check_same
+from soulsgraph.runs.plan import Plan, Stage, check_learns, how_it_learns, scenario_digest
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.study_folder import StudyFile, StudyFolder, Unit
 from soulsgraph_envs.core.config import EACH_ONCE, Between, NonEmpty, check_fields, digest_of, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -116,7 +116,12 @@ class Study:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_one_purpose(self.seeds)
+        if len({*map(_purpose, self.seeds)}) > 1:
+            known = ", ".join(f"{name} {group[0]}-{group[-1]}" for name, group in _PURPOSES.items() if name)
+            raise SoulsGraphError(
+                f"seeds: expected all for one purpose ({known}) or all for none of them, found {min(self.seeds)} to "
+                f"{max(self.seeds)}; choose other `seeds`."
+            )
         if not self.jobs():
             raise SoulsGraphError(
                 "study: expected something to train, found neither skills nor a baseline; choose one of them."
@@ -128,13 +133,12 @@ class Study:
     def check_learns(self) -> None:
         """Refuse a scale by which a skill would take no update; raises SoulsGraphError."""
         for job in self.jobs():
-            plan = self.plan(job)
-            check_learns(plan, [*plan.stages(), *(plan.stage(skill, SHIFTED, 1) for skill in self.adapted(job))])
+            check_learns(self.plan(job), self.stages(job))
 
-    @staticmethod
-    def adapted(job: SeedJob) -> tuple[str, ...]:
-        """Return the skills that a job adapts."""
-        return ADAPTED if job.part == "skills" else ()
+    def stages(self, job: SeedJob) -> list[Stage]:
+        """Return what a job trains, its adaptations included."""
+        plan, adapted = self.plan(job), ADAPTED if job.part == "skills" else ()
+        return [*plan.stages(), *(plan.stage(skill, SHIFTED, 1) for skill in adapted)]
 
     def jobs(self) -> tuple[SeedJob, ...]:
         """Return the jobs, in the order of the records."""
@@ -165,20 +169,6 @@ class Study:
 def evaluation_seed(training_seed: int) -> int:
     """Return the seed of the evaluation episodes for a training seed: one per purpose, one for other seeds."""
     return EVALUATION_SEED + [*_PURPOSES].index(_purpose(training_seed))
-
-
-def check_one_purpose(seeds: Sequence[int]) -> None:
-    """Refuse seeds of several purposes together.
-
-    Raises:
-        SoulsGraphError: naming the purposes and their seeds.
-    """
-    if len({*map(_purpose, seeds)}) > 1:
-        known = ", ".join(f"{name} {group[0]}-{group[-1]}" for name, group in _PURPOSES.items() if name)
-        raise SoulsGraphError(
-            f"seeds: expected all for one purpose ({known}) or all for none of them, found {min(seeds)} to "
-            f"{max(seeds)}; choose other `seeds`."
-        )
 
 
 def _purpose(training_seed: int) -> str | None:
@@ -239,8 +229,7 @@ class ReproductionFolder(StudyFolder[Study]):
         if job == REFERENCES:
             return {"episodes": self.plan.episodes}
         plan = self.plan.plan(job)
-        stages = [*plan.stages(), *(plan.stage(skill, SHIFTED, 1) for skill in self.plan.adapted(job))]
-        parts = [part for stage in stages for part in stage.parts]
+        parts = [part for stage in self.plan.stages(job) for part in stage.parts]
         learning = {f"{part.skill} in {part.scenario}": how_it_learns(plan, part) for part in parts}
         return {**to_table(plan), "learner": self.plan.learner, "learning": learning}
 
@@ -250,8 +239,4 @@ class ReproductionFolder(StudyFolder[Study]):
         Raises:
             SoulsGraphError: if another run is in it.
         """
-        path, plan = self.path / "seeds" / str(job.seed) / job.part, self.plan.plan(job)
-        if not (path / RunFolder.plan_file).exists():
-            return RunFolder.create(path, plan)
-        check_same(run := RunFolder.open(path), plan)
-        return run
+        return RunFolder.of_plan(self.path / "seeds" / str(job.seed) / job.part, self.plan.plan(job))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
 
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import difference, mean_text, seed_values
@@ -15,10 +14,9 @@ from soulsgraph.results.tables import Table, number
 from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
 from soulsgraph.runs.progress import Supervisor
-from soulsgraph.runs.run_folder import RunFolder, check_same
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.study_folder import StudyFile, StudyFolder, Tables, Unit
-from soulsgraph.runs.train import Workplace, train_stages
-from soulsgraph_clusters.sessions.session import Session
+from soulsgraph.runs.train import train_unit
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import slug
 
@@ -79,11 +77,7 @@ class GraphFolder(StudyFolder[GraphStudy]):
 
     def run(self, graph: str, seed: int) -> RunFolder:
         """Open an agent's run, begun if it is not there; raises SoulsGraphError if another run is there."""
-        path, plan = self.path / slug(graph) / f"seed-{seed}", self.plan.plan_of(graph, seed)
-        if not (path / RunFolder.plan_file).exists():
-            return RunFolder.create(path, plan)
-        check_same(run := RunFolder.open(path), plan)
-        return run
+        return RunFolder.of_plan(self.path / slug(graph) / f"seed-{seed}", self.plan.plan_of(graph, seed))
 
     def write_report(self, out: Path) -> tuple[dict[str, Any], Table, Path]:
         """Write the report of the agents so far into a folder; return its values, its table and its Markdown file.
@@ -125,11 +119,11 @@ class GraphFolder(StudyFolder[GraphStudy]):
 
 
 def train_agent(folder: GraphFolder, graph: str, seed: int, supervisor: Supervisor) -> Tables:
-    """Train an agent, and evaluate it in the fights of all; raises as `train_stages`."""
+    """Train an agent, and evaluate it in the fights of all; raises as `train_unit`."""
     run = folder.run(graph, seed)
     plan = run.plan
-    with run.locked(), Workplace(run, Session(local=False), "silent", supervisor) as workplace:
-        train_stages(workplace, plan.stages(), Console(quiet=True))
+    with run.locked():
+        train_unit(run, plan.stages(), supervisor)
     evaluation = evaluate(run, Setting(plan.scenario, plan.scenario), plan.episodes)
     won, seconds = evaluation.win_rate, evaluation.means["mean_seconds"]
     row = {"wins": won.wins, "episodes": won.episodes, "seconds": seconds, "rate": won.rate}

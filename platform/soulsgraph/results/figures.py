@@ -27,8 +27,6 @@ PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 INK, GREY, LIGHT = "#222222", "#767676", "#DDDDDD"
 #: Points closer than this, in percent, are set apart.
 _CROWDED = 0.9
-#: Points that a moving average is over.
-_PERIODS = 10
 #: Settings that one picture shows.
 _MOST_SETTINGS = 30
 #: Draws a figure in the style of every report.
@@ -70,15 +68,6 @@ def draw_seeds(axes: Axes, curves: SeedCurves, colour: str, label: str, offset: 
     axes.plot(steps, curves.mean, color=colour, linewidth=1.8, label=label, zorder=4)
 
 
-def draw_smoothed(axes: Axes, raw: SeedCurves, colour: str, label: str) -> None:
-    """Draw the mean over seeds as it is, dotted, and its moving average as `draw_seeds` does."""
-    smooth = SeedCurves(raw.seeds, raw.steps, pd.DataFrame(raw.values.T).rolling(_PERIODS, 1).mean().to_numpy().T)
-    mean = f"{label}: mean over seeds"
-    axes.plot(raw.steps / 1_000.0, raw.mean, ":", color=colour, alpha=0.5, linewidth=0.9, label=mean, zorder=3)
-    shade = " with its 95 % t interval" if smooth.interval else ""
-    draw_seeds(axes, smooth, colour, f"{label}: {_PERIODS}-period average{shade}")
-
-
 def draw_spread(axes: Axes, height: float, step: float, spread: pd.Series, colour: str) -> None:
     """Draw every seed's value as a point on a line, the median and the t interval of the mean.
 
@@ -100,7 +89,8 @@ def draw_settings(frame: pd.DataFrame, by: Sequence[str], value: str, label: str
     axes = figure.subplots()
     for height, (_, rows) in enumerate(drawn):
         draw_spread(axes, height, 0.1, scale * seed_values(rows, value), BLUE)
-    names = [", ".join(f"{name} {_short(one)}" for name, one in zip(by, key, strict=True)) for key, _ in drawn]
+    keys = [[f"{one:.4g}" if isinstance(one, float) else one for one in key] for key, _ in drawn]
+    names = [", ".join(f"{name} {one}" for name, one in zip(by, key, strict=True)) for key in keys]
     axes.set_yticks(range(len(drawn)), list(map(literal, names)))
     axes.set(xlabel=label, ylim=(-0.7, len(drawn) - 0.3))
     return figure
@@ -153,10 +143,6 @@ def draw_graph(graph: SkillGraph, notes: Mapping[str, str]) -> Figure:
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(0.5 - high, 0.5))
     axes.axis("off")
     return figure
-
-
-def _short(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _swarm(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

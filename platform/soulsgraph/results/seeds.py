@@ -56,9 +56,9 @@ def figures_of(values: pd.Series, names: Mapping[str, str] = FIGURES) -> dict[st
     return row
 
 
-def mean_text(values: pd.Series, digits: int = 1) -> str:
+def mean_text(values: pd.Series) -> str:
     """Return the mean over seeds with its t interval, for readers; a dash without a seed."""
-    return with_interval(values.mean(), statistics.mean_interval(values), digits)
+    return with_interval(values.mean(), statistics.mean_interval(values))
 
 
 def difference(first: pd.Series, second: pd.Series) -> pd.Series:
@@ -92,24 +92,19 @@ def by_seed_frame(results: Mapping[int, Rows]) -> pd.DataFrame:
     return pd.DataFrame([{"seed": seed, **row} for seed, rows in results.items() for row in rows])
 
 
-def seed_values(frame: pd.DataFrame, value: str, over: str = "seed") -> pd.Series:
+def seed_values(frame: pd.DataFrame, value: str) -> pd.Series:
     """Return a column of a frame by seed, in order; rows without a value are left out."""
-    return frame.set_index(over)[value].dropna().astype(float).sort_index()
+    return frame.set_index("seed")[value].dropna().astype(float).sort_index()
 
 
-def summary(
-    frame: pd.DataFrame, by: Sequence[str], value: str, figures: Mapping[str, str] = FIGURES, over: str = "seed"
-) -> pd.DataFrame:
+def summary(frame: pd.DataFrame, by: Sequence[str], value: str, figures: Mapping[str, str] = FIGURES) -> pd.DataFrame:
     """Return figures over seeds of a column, a row for each group of the columns `by`.
 
     Groups stand in the order of their first rows; `figures` has the name of each figure's column.
     """
     groups = frame.groupby([*by], sort=False, dropna=False)
     return pd.DataFrame(
-        [
-            dict(zip(by, key, strict=True)) | figures_of(seed_values(group, value, over), figures)
-            for key, group in groups
-        ]
+        [dict(zip(by, key, strict=True)) | figures_of(seed_values(group, value), figures) for key, group in groups]
     )
 
 

@@ -14,6 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+#: That of every interval, and what it leaves out at each end.
+CONFIDENCE = 0.95
+TAIL = (1.0 - CONFIDENCE) / 2.0
+
 
 class Interval(NamedTuple):
     """A confidence interval; both ends belong to it."""
@@ -34,11 +38,11 @@ class Interval(NamedTuple):
         return {f"{prefix}low": self.low, f"{prefix}high": self.high}
 
 
-def wilson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Interval:
+def wilson_interval(wins: int, episodes: int) -> Interval:
     """Return the Wilson score interval of a win rate, as ratios in [0, 1]; (0, 1) without an episode."""
     if not episodes:
         return Interval(0.0, 1.0)
-    z = NormalDist().inv_cdf(0.5 + confidence / 2.0)
+    z = NormalDist().inv_cdf(1.0 - TAIL)
     rate, scale = wins / episodes, 1.0 + z * z / episodes
     centre = (rate + z * z / (2.0 * episodes)) / scale
     half = z * math.sqrt(rate * (1.0 - rate) / episodes + (z / (2.0 * episodes)) ** 2) / scale
@@ -92,17 +96,16 @@ class WinRate:
         return {"setting": self.setting, **self.columns(), "paper_percent": self.paper_percent}
 
 
-def clopper_pearson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Interval:
+def clopper_pearson_interval(wins: int, episodes: int) -> Interval:
     """Return the exact binomial interval of a win rate (Clopper & Pearson 1934); (0, 1) without an episode."""
     from scipy import special  # Imported where it is used: Wilson's interval is all that the core needs.
 
-    tail = (1.0 - confidence) / 2.0
-    low = float(special.betaincinv(wins, episodes - wins + 1, tail)) if wins else 0.0
-    high = float(special.betaincinv(wins + 1, episodes - wins, 1.0 - tail)) if wins < episodes else 1.0
+    low = float(special.betaincinv(wins, episodes - wins + 1, TAIL)) if wins else 0.0
+    high = float(special.betaincinv(wins + 1, episodes - wins, 1.0 - TAIL)) if wins < episodes else 1.0
     return Interval(low, high)
 
 
-def mean_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+def mean_interval(values: npt.ArrayLike) -> Interval:
     """Return Student's t interval of the mean of `values` (n,); unbounded for fewer than two values."""
     from scipy import special
 
@@ -110,11 +113,11 @@ def mean_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
     if sample.size < 2:
         return Interval(-math.inf, math.inf)
     error = float(sample.std(ddof=1)) / math.sqrt(sample.size)
-    half = float(special.stdtrit(sample.size - 1, 0.5 + confidence / 2.0)) * error
+    half = float(special.stdtrit(sample.size - 1, 1.0 - TAIL)) * error
     return Interval(float(sample.mean()) - half, float(sample.mean()) + half)
 
 
-def welch_interval(first: npt.ArrayLike, second: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+def welch_interval(first: npt.ArrayLike, second: npt.ArrayLike) -> Interval:
     """Return Welch's t interval (1947) of the difference of the means of `first` (n,) and `second` (m,).
 
     It is unbounded where either has fewer than two values.
@@ -126,7 +129,7 @@ def welch_interval(first: npt.ArrayLike, second: npt.ArrayLike, confidence: floa
         return Interval(-math.inf, math.inf)
     if a.std() == b.std() == 0.0:
         return Interval(*(float(a.mean() - b.mean()),) * 2)
-    low, high = stats.ttest_ind(a, b, equal_var=False).confidence_interval(confidence)
+    low, high = stats.ttest_ind(a, b, equal_var=False).confidence_interval(CONFIDENCE)
     return Interval(float(low), float(high))
 
 
@@ -156,7 +159,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in adjusted]
 
 
-def deviation_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+def deviation_interval(values: npt.ArrayLike) -> Interval:
     """Return the chi-square interval of the standard deviation of normal `values` (n,).
 
     It is [0, infinity] for fewer than two values.
@@ -166,10 +169,10 @@ def deviation_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Inter
     sample = np.asarray(values, np.float64)
     if sample.size < 2:
         return Interval(0.0, math.inf)
-    freedom, tail = sample.size - 1, (1.0 - confidence) / 2.0
+    freedom = sample.size - 1
     squares = float(((sample - sample.mean()) ** 2).sum())
     # `chdtri` inverts the upper tail, so a small probability gives the large quantile.
-    low, high = (math.sqrt(squares / float(special.chdtri(freedom, upper))) for upper in (tail, 1.0 - tail))
+    low, high = (math.sqrt(squares / float(special.chdtri(freedom, upper))) for upper in (TAIL, 1.0 - TAIL))
     return Interval(low, high)
 
 
@@ -184,7 +187,7 @@ def interquartile_mean(scores: npt.ArrayLike) -> float:
     return float(stats.trim_mean(np.asarray(scores, np.float64), 0.25, axis=None))
 
 
-def interquartile_mean_interval(scores: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+def interquartile_mean_interval(scores: npt.ArrayLike) -> Interval:
     """Return the stratified bootstrap interval of the interquartile mean (Agarwal et al. 2021, rliable).
 
     `scores` are (seeds,) or (seeds, settings): seeds are resampled within each setting, the percentiles
@@ -199,6 +202,6 @@ def interquartile_mean_interval(scores: npt.ArrayLike, confidence: float = 0.95)
     generator = np.random.default_rng(BOOTSTRAP_SEED)
     drawn = generator.integers(len(table), size=(RESAMPLES, *table.shape))
     resampled = np.take_along_axis(table[None], drawn, axis=1).reshape(RESAMPLES, -1)
-    tail = 50.0 * (1.0 - confidence)
-    low, high = np.percentile(stats.trim_mean(resampled, 0.25, axis=1), [tail, 100.0 - tail])
+    ends = [100.0 * TAIL, 100.0 - 100.0 * TAIL]
+    low, high = np.percentile(stats.trim_mean(resampled, 0.25, axis=1), ends)
     return Interval(float(low), float(high))

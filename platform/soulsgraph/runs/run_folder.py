@@ -253,6 +253,15 @@ class RunFolder(PlannedFolder[Plan]):
         """Return the folder of the weights of a stage's learning curve."""
         return self.path / "curves" / stage
 
+    @classmethod
+    def of_plan(cls, path: Path, plan: Plan) -> RunFolder:
+        """Open a run, begun if it is not there; raises SoulsGraphError if that of another plan is."""
+        if not (path / cls.plan_file).exists():
+            return cls.create(path, plan)
+        run = cls.open(path)
+        check_given(path, run.plan, {field.name: getattr(plan, field.name) for field in fields(plan)})
+        return run
+
     def journal(self, stage: str) -> Path:
         """Return the folder of what a fleet played in a stage."""
         return self.path / "journal" / stage
@@ -264,11 +273,6 @@ class RunFolder(PlannedFolder[Plan]):
     def results(self, name: str) -> Path:
         """Return the Parquet file of results of that name."""
         return self.path / "results" / f"{name}.parquet"
-
-
-def check_same(folder: PlannedFolder[Any], plan: Any) -> None:
-    """Refuse a folder that was begun with another plan, a dataclass; raises as `check_given`."""
-    check_given(folder.path, folder.plan, {field.name: getattr(plan, field.name) for field in fields(plan)})
 
 
 def check_given(folder: Path, plan: object, given: Mapping[str, Any]) -> None:

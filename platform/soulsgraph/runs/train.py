@@ -651,6 +651,19 @@ def train_stages(workplace: Workplace, stages: tuple[Stage, ...], console: Conso
     return cards
 
 
+def train_unit(
+    run: RunFolder,
+    stages: tuple[Stage, ...],
+    supervisor: Supervisor | None,
+    worker: WorkerProcess | None = None,
+    trackers: Sequence[Tracker] = (),
+) -> None:
+    """Train what a unit of a study trains, in this process; raises as `train_stages`."""
+    local = Session(local=False)
+    with Workplace(run, local, "silent", supervisor, worker=worker, trackers=(USUAL, *trackers)) as workplace:
+        train_stages(workplace, stages, Console(quiet=True))
+
+
 def _closing_line(card: SkillCard, wall_s: float) -> str:
     together = card.training.jointly
     frozen = ", ".join(f"{one.skill} v{one.version}" for one in card.upstream if one.skill not in together)

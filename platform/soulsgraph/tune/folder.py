@@ -14,7 +14,7 @@ import numpy as np
 from soulsgraph.paper.study import CHOOSING
 from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Plan, Stage, check_learns, lasting_name, overrides_for, scenario_digest
-from soulsgraph.runs.run_folder import RunFolder, check_same
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.study_folder import StudyFile, StudyFolder, Unit
 from soulsgraph.tune.space import MOST_SETTINGS, Search, SearchSpace
 from soulsgraph.zoo import open_run
@@ -125,16 +125,17 @@ class Sweep:
                 "jointly; leave the stage out, or name another preset."
             )
         if self.search == "optuna":
-            _check_optuna()
+            if find_spec("optuna") is None:
+                raise SoulsGraphError(
+                    f"search: expected optuna to be installed, found none; install it: {pip_install('tune')}."
+                )
             if self.scheduler != "none":
                 raise SoulsGraphError(
                     f"scheduler: expected none with optuna, which goes by settings trained to the end on every seed, "
                     f"found {self.scheduler}; leave it out, or search at random."
                 )
-        if self.scheduler == "pbt":
-            self._check_population()
-
-    def _check_population(self) -> None:
+        if self.scheduler != "pbt":
+            return
         if self.stage is None:
             raise SoulsGraphError(
                 "scheduler: expected with pbt the stage of one skill, found none; name it with `stage`."
@@ -210,14 +211,8 @@ class Sweep:
         return tuple(replace(stage, budget=source.budget or stage.budget) for stage in stages)
 
 
-def _check_optuna() -> None:
-    if find_spec("optuna") is None:
-        raise SoulsGraphError(
-            f"search: expected optuna to be installed, found none; install it: {pip_install('tune')}."
-        )
-
-
-def _named(setting: Setting) -> str:
+def named(setting: Setting) -> str:
+    """Return a setting in words."""
     return ", ".join(f"{name}={value}" for name, value in setting.items())
 
 
@@ -249,7 +244,7 @@ class SweepFolder(StudyFolder[Sweep]):
         """The trials that are known before."""
         sweep = self.plan
         known = ((setting, seed) for setting in ([] if sweep.searched else sweep.settings()) for seed in sweep.seeds)
-        return tuple(Unit(f"{_named(setting)}, seed {seed}", _WORK, (setting, seed)) for setting, seed in known)
+        return tuple(Unit(f"{named(setting)}, seed {seed}", _WORK, (setting, seed)) for setting, seed in known)
 
     def row(
         self, setting: Setting, seed: int, state: str, reported: Mapping[str, Any], error: str = "", trial: str = ""
@@ -273,15 +268,13 @@ class SweepFolder(StudyFolder[Sweep]):
         Raises:
             SoulsGraphError: if another run is in its folder.
         """
-        plan, begun = self.plan.plan_of(setting, seed), (path / RunFolder.plan_file).exists()
-        if self.plan.source is not None:
-            # A copy of the run, whose stages learn by the trial's plan.
-            run = RunFolder.open(path) if begun else self._copied(RunFolder.open(self.source), path)
-            return RunFolder(run.path, plan, run.fight)
-        if not begun:
-            return RunFolder.create(path, plan)
-        check_same(run := RunFolder.open(path), plan)
-        return run
+        plan = self.plan.plan_of(setting, seed)
+        if self.plan.source is None:
+            return RunFolder.of_plan(path, plan)
+        # A copy of the run, whose stages learn by the trial's plan.
+        begun = (path / RunFolder.plan_file).exists()
+        run = RunFolder.open(path) if begun else self._copied(RunFolder.open(self.source), path)
+        return RunFolder(run.path, plan, run.fight)
 
     def prepare(self) -> None:
         """Copy the run that trials begin with, which may change later, into the folder; raises WriteError."""

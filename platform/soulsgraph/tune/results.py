@@ -252,7 +252,7 @@ class SweepResults(Printed):
             "In the picture a circle is a seed, the tick their median, the band the interval of their mean.",
             f"{asked}.",
         )
-        curves, note = self._curves_of_members() if self._by_members else self._curves_of_settings()
+        curves, note = self._curves()
         drawn = draw_curves({self.folder.plan.stage or self.folder.plan.scenario: curves}, label)
         return [
             Section(
@@ -265,32 +265,34 @@ class SweepResults(Printed):
             Section("Trials", self.notes[:-1], (readable_table("", self.rows),)),
         ]
 
-    def _curves_of_settings(self) -> tuple[dict[str, pd.DataFrame], str]:
-        """Return the curves of the best settings, by their names in a legend, and what the picture shows."""
-        names = self.folder.plan.space.names
-        by_setting: dict[tuple[Any, ...], list[pd.DataFrame]] = {}
+    def _curves(self) -> tuple[dict[str, pd.DataFrame], str]:
+        """Return curves over seeds by their names in a legend, and what the picture shows: of the best settings.
+
+        Of populations those of the best member of each seed, and of all.
+        """
+        found: dict[Any, list[pd.DataFrame]] = {}
+        best = set[int]()
         for row in self.finished:
-            if (curve := self._curve_of(row)) is not None:
-                by_setting.setdefault(tuple(row[name] for name in names), []).append(curve)
-        best = dict(islice(by_setting.items(), _MOST_CURVES))
-        of_all = f", the {len(best)} best of {len(by_setting)} settings" if len(best) < len(by_setting) else ""
+            if (curve := self._curve_of(row)) is None:
+                continue
+            for name in (_BEST, _MEAN) if self._by_members else (self._setting(row),):
+                if name != _BEST or row["seed"] not in best:
+                    found.setdefault(name, []).append(curve)
+            best.add(row["seed"])
+        if self._by_members:
+            note = (
+                "Greedy play at each comparison: the mean of the best member of each seed, and that of all members; a "
+                "band reaches from the lowest of them to the highest. A member's curve goes on where it copied another."
+            )
+            return {name: _over_seeds(curves) for name, curves in found.items()}, note
+        drawn = dict(islice(found.items(), _MOST_CURVES))
+        of_all = f", the {len(drawn)} best of {len(found)} settings" if len(drawn) < len(found) else ""
         note = (
             "Greedy play at each checkpoint, the mean over training seeds; a band reaches from the lowest seed to the "
             f"highest. Settings stand in order, the best first{of_all}."
         )
-        short = _in_short([dict(zip(names, values, strict=True)) for values in best])
-        return dict(zip(short, map(_over_seeds, best.values()), strict=True)), note
-
-    def _curves_of_members(self) -> tuple[dict[str, pd.DataFrame], str]:
-        """Return the curves of the best member of each seed, and those of all, and what the picture shows."""
-        curves = {row["run"]: curve for row in self.finished if (curve := self._curve_of(row)) is not None}
-        best = {row["seed"]: row["run"] for row in reversed(self.finished) if row["run"] in curves}
-        named = {_BEST: [curves[run] for run in best.values()], _MEAN: [*curves.values()]}
-        note = (
-            "Greedy play at each comparison: the mean of the best member of each seed, and that of all members; a band "
-            "reaches from the lowest of them to the highest. A member's curve goes on where it copied another."
-        )
-        return {name: _over_seeds(found) for name, found in named.items() if found}, note
+        names = _in_short([dict(zip(self.folder.plan.space.names, values, strict=True)) for values in drawn])
+        return dict(zip(names, map(_over_seeds, drawn.values()), strict=True)), note
 
     def _points(self, row: Mapping[str, Any]) -> pd.DataFrame | None:
         """Return the last stage's points of the learning curves of a trial's run; None where it has none."""
@@ -342,15 +344,17 @@ def _over_seeds(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _in_short(settings: Sequence[Setting]) -> list[str]:
-    """Return settings as a legend has them, numbers with as many digits as tell them apart."""
-    digits = _LEAST_DIGITS
-    while len({*(names := [_named(setting, digits) for setting in settings])}) < len(names) and digits < _ALL_DIGITS:
-        digits += 1
+    """Return settings as a legend has them, numbers with as many digits as tell them apart.
+
+    The skill is left out where all options are of the same one.
+    """
+    for digits in range(_LEAST_DIGITS, _ALL_DIGITS + 1):
+        names = []
+        for setting in settings:
+            alike = len({name.rpartition(".")[0] for name in setting}) == 1
+            shown = {(name.rpartition(".")[2] if alike else name): value for name, value in setting.items()}
+            values = (f"{one:.{digits}g}" if isinstance(one, float) else one for one in shown.values())
+            names.append(", ".join(f"{name} {one}" for name, one in zip(shown, values, strict=True)))
+        if len({*names}) == len(names):
+            break
     return names
-
-
-def _named(setting: Setting, digits: int) -> str:
-    """Return a setting's options and values, without the skill where all options are of the same one."""
-    alike = len({name.rpartition(".")[0] for name in setting}) == 1
-    values = {name: f"{value:.{digits}g}" if isinstance(value, float) else value for name, value in setting.items()}
-    return ", ".join(f"{name.rpartition('.')[2] if alike else name} {one}" for name, one in values.items())

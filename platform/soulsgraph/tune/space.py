@@ -70,21 +70,18 @@ class SearchSpace:
 
         choose = tune.grid_search if search == "grid" else tune.choice
         listed = {name: choose([*values]) for name, values in self.lists.items()}
-        return {**listed, **{name: _domain(one, is_whole(name)) for name, one in self.ranges.items()}}
+        drawn = {}
+        for name, one in self.ranges.items():
+            whole = is_whole(name)
+            low, high = one.ends(whole)
+            equal, logarithmic = (tune.randint, tune.lograndint) if whole else (tune.uniform, tune.loguniform)
+            drawn[name] = (logarithmic if one.log else equal)(low, high + whole)
+        return {**listed, **drawn}
 
     def clipped(self, setting: Mapping[str, Any]) -> dict[str, Any]:
         """Return a setting with every number within its range."""
         ends = {name: one.ends(is_whole(name)) for name, one in self.ranges.items()}
         return {**setting, **{name: min(max(setting[name], low), high) for name, (low, high) in ends.items()}}
-
-
-def _domain(one: SearchRange, whole: bool) -> Any:
-    from ray import tune
-
-    low, high = one.ends(whole)
-    if whole:
-        return (tune.lograndint if one.log else tune.randint)(low, high + 1)
-    return (tune.loguniform if one.log else tune.uniform)(low, high)
 
 
 def is_whole(option: str) -> bool:
@@ -109,12 +106,20 @@ def read_space(table: object, where: Where, skills: Sequence[str]) -> SearchSpac
     lists: dict[str, tuple[Any, ...]] = {}
     ranges: dict[str, SearchRange] = {}
     for name, value, at in _entries(table, where):
+        skill, _, option = name.rpartition(".")
+        known, kind = (SKILL_OPTION_NAMES, "option of a skill") if skill else (OPTION_NAMES, "option")
         with at.referring():
-            _check_option(name, skills)
+            if skill and skill not in skills:
+                raise UnknownNameError("skill", skill, skills)
+            if option not in known:
+                raise UnknownNameError(kind, option, known)
         if isinstance(value, Mapping):
             ranges[name] = validate(SearchRange, value, at)
-        else:
-            lists[name] = _values(value, at)
+            continue
+        if not isinstance(value, list | tuple) or not value:
+            raise at.error("a list of values, or a table with low and high", shown(value))
+        at.demand(all(one not in value[:index] for index, one in enumerate(value)), "each value once", shown([*value]))
+        lists[name] = tuple(value)
     where.demand(bool(lists or ranges), "one option or more, as gamma = [0.98, 0.99]", "none")
     return SearchSpace(lists, ranges)
 
@@ -128,19 +133,3 @@ def _entries(table: object, where: Where, skill: str = "") -> Iterator[tuple[str
             yield from _entries(value, at, f"{key}.")
         else:
             yield f"{skill}{key}", value, at
-
-
-def _check_option(name: str, skills: Sequence[str]) -> None:
-    skill, _, option = name.rpartition(".")
-    if skill and skill not in skills:
-        raise UnknownNameError("skill", skill, skills)
-    known, kind = (SKILL_OPTION_NAMES, "option of a skill") if skill else (OPTION_NAMES, "option")
-    if option not in known:
-        raise UnknownNameError(kind, option, known)
-
-
-def _values(value: object, at: Where) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple) or not value:
-        raise at.error("a list of values, or a table with low and high", shown(value))
-    at.demand(all(one not in value[:index] for index, one in enumerate(value)), "each value once", shown([*value]))
-    return tuple(value)

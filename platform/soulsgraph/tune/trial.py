@@ -6,18 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import ray
-from rich.console import Console
 
 from soulsgraph.results.statistics import mean_interval
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.progress import Supervisor
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.study_folder import Tables
-from soulsgraph.runs.train import StageSetup, Workplace, train_stages
-from soulsgraph.tracking.board import USUAL
+from soulsgraph.runs.train import StageSetup, train_unit
 from soulsgraph.tracking.contract import Tracker
 from soulsgraph.tune.folder import EPISODES, FINISHED, NODE, RETURN, STEP, TRIALS, WIN_RATE, WINS, Sweep, SweepFolder
-from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_policies.agents.agent import Agent
 
 #: Seed of the fights by which settings are compared: results are reported on others.
@@ -38,9 +35,9 @@ def train_trial(
     Raises:
         SoulsGraphError: if its run cannot be trained, or another process writes it.
     """
-    stages, local = folder.plan.stages(run), Session(local=False)
-    with run.locked(), Workplace(run, local, "silent", supervisor, trackers=(USUAL, *trackers)) as place:
-        train_stages(place, stages, Console(quiet=True))
+    stages = folder.plan.stages(run)
+    with run.locked():
+        train_unit(run, stages, supervisor, trackers=trackers)
     return {**evaluated(run, folder.plan), STEP: stages[-1].steps, NODE: this_node()}
 
 

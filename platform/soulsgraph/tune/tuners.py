@@ -19,7 +19,7 @@ from ray.tune.search.repeater import TRIAL_INDEX, Repeater
 
 from soulsgraph.results.tables import OutputConsole
 from soulsgraph.tracking.contract import Logged, LogPoint, TrackedRun, Tracker
-from soulsgraph.tune.folder import OPTIONS, RETURN, SEED, STEP, TRAINING_RETURN, WIN_RATE, Sweep, SweepFolder
+from soulsgraph.tune.folder import OPTIONS, RETURN, SEED, STEP, TRAINING_RETURN, WIN_RATE, Sweep, SweepFolder, named
 from soulsgraph.tune.member import Member, interval
 from soulsgraph.tune.trial import train_trial
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -72,8 +72,7 @@ class TrialLines(tune.Callback):
         self._ended += 1
         values = [f"win rate {100.0 * figures[WIN_RATE]:.1f} %"] if WIN_RATE in figures else []
         values += [f"return {figures[RETURN]:.2f}"] if RETURN in figures else []
-        options = ", ".join(f"{name}={value}" for name, value in config[OPTIONS].items())
-        line = f"{self._ended}/{self._trials}: {options}, seed {seed_of(config, self._seeds)}: "
+        line = f"{self._ended}/{self._trials}: {named(config[OPTIONS])}, seed {seed_of(config, self._seeds)}: "
         OutputConsole(quiet=self._quiet).print(line + (", ".join(values) or without), highlight=False, soft_wrap=True)
 
 
