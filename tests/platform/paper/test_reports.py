@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import GrowingTable, WinRateTable, read_rows, write_episodes, write_rows
+from soulsgraph.results.tables import GrowingTable, WinRateTable, read_rows, write_episodes
 from soulsgraph.runs.progress import stage_progress
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.state import STATE_SIZE, Column
@@ -30,14 +30,6 @@ def test_a_table_tells_the_same_in_each_form():
     values = _TABLE.to_dict()["rows"][0]
     assert (values["rate"], values["paper_percent"]) == (0.44, 44.0)
     assert (values["low"], values["high"]) == pytest.approx((0.266657, 0.629326), abs=2e-6)
-
-
-def test_rows_may_differ_in_their_names(tmp_path):
-    rows = [{"a": 1}, {"a": 2.5, "b": "x"}, {"b": None}]
-    write_rows(tmp_path / "rows.parquet", rows)
-    assert read_rows(tmp_path / "rows.parquet") == [
-        {"a": 1.0, "b": None}, {"a": 2.5, "b": "x"}, {"a": None, "b": None},
-    ]  # fmt: skip
 
 
 def test_episodes_keep_each_reward_term(tmp_path):

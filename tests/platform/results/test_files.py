@@ -76,8 +76,8 @@ def test_reading_starts_no_threads(tmp_path):
 def test_what_is_written_comes_back(tmp_path):
     write_json(tmp_path / "deep" / "a.json", {"b": [1, 2.5, None]})
     assert read_file(Where(tmp_path / "deep" / "a.json")) == {"b": [1, 2.5, None]}
-    write_rows(tmp_path / "a.parquet", [{"x": 1, "y": "a"}, {"x": None, "y": "b"}])
-    assert read_rows(tmp_path / "a.parquet") == [{"x": 1, "y": "a"}, {"x": None, "y": "b"}]
+    write_rows(tmp_path / "a.parquet", [{"x": 1}, {"x": 2.5, "y": "b"}, {"y": None}])
+    assert read_rows(tmp_path / "a.parquet") == [{"x": 1.0, "y": None}, {"x": 2.5, "y": "b"}, {"x": None, "y": None}]
 
 
 def test_two_columns_of_a_name_are_refused(tmp_path):

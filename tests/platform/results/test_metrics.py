@@ -23,7 +23,6 @@ from soulsgraph.results.metrics import (
     returning_rates,
     returns_of,
     zero_shot_forward_transfer,
-    zero_shot_transfer,
 )
 
 #: Win rate in task j (column) after training on task i (row).
@@ -31,18 +30,6 @@ MATRIX = np.array([[0.8, 0.3, 0.1], [0.5, 0.6, 0.2], [0.4, 0.5, 0.7]])
 RANDOM = np.array([0.0, 0.1, 0.05])
 _SHARES = st.integers(0, 200).map(lambda wins: wins / 200)
 MATRICES = st.integers(1, 6).flatmap(lambda tasks: arrays(float, (tasks, tasks), elements=_SHARES))
-
-
-def test_zero_shot_transfer_looks_one_task_ahead_and_over_the_untrained_agent():
-    np.testing.assert_allclose(zero_shot_transfer(MATRIX, RANDOM), [0.3 - 0.1, 0.2 - 0.05])
-
-
-def test_backward_transfer_compares_the_end_with_each_tasks_own_end():
-    np.testing.assert_allclose(backward_transfer(MATRIX), [0.4 - 0.8, 0.5 - 0.6])
-
-
-def test_forgetting_is_what_was_lost_since_and_0_for_the_last():
-    np.testing.assert_allclose(forgetting(MATRIX), [0.4, 0.1, 0.0])
 
 
 def test_the_peak_may_come_after_a_tasks_own_training():

@@ -17,7 +17,6 @@ from soulsgraph.results.statistics import (
     mean_test,
 )
 from soulsgraph.runs.evaluate import TABLE_1
-from soulsgraph_envs.core.errors import SoulsGraphError
 
 scores = st.lists(st.floats(0.0, 100.0), min_size=2, max_size=12)
 
@@ -101,11 +100,6 @@ def test_every_row_of_the_paper_fits_a_count(row):
     assert (paper.wins, paper.episodes) == expected
     assert paper.interval.low <= row.paper_percent / 100.0 <= paper.interval.high
     assert clopper_pearson_interval(paper.wins, paper.episodes).low <= paper.interval.low + 1e-9
-
-
-def test_a_percentage_that_no_count_fits_is_told():
-    with pytest.raises(SoulsGraphError, match=r"1\.0"):
-        paper_rate(1.0)
 
 
 def test_a_summary_has_a_row_for_each_group_in_the_order_of_the_frame():

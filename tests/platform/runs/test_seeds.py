@@ -34,7 +34,10 @@ CHOICES |= {choosing.CHOOSING_SEED, unit.POINT_SEED, selecting.SELECTION_SEED}
 
 def test_no_seed_is_for_choosing_and_reporting():
     assert not REPORTS & CHOICES
+    assert CHOICE_SEED != CURVE_SEED
     purposes = {"calibration": CALIBRATION, "choosing": CHOOSING, "reporting": REPORTING, "confirming": CONFIRMING}
+    assert len({evaluation_seed(seeds[-1]) for seeds in (*purposes.values(), (0,))}) == 5
+    assert evaluation_seed(REPORTING[0]) == EVALUATION_SEED
     for one, other in combinations([*purposes.values(), SEEDS], 2):
         assert not {*one} & {*other}
     assert {*Sweep.seeds} <= {*CHOOSING}

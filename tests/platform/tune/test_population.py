@@ -51,6 +51,6 @@ def test_a_population_that_was_killed_goes_on_and_every_member_leaves_a_run(tmp_
     # Whoever was behind went on from whoever was ahead.
     assert (path / "tune" / "200" / "pbt_global.txt").read_text()
     assert results.summary["members"].tolist() == ["best", "mean"]
-    assert [*results._curves_of_members()[0]] == ["best", "mean"]
+    assert [*results._curves()[0]] == ["best", "mean"]
     assert (path / "results" / "figures" / "curves.png").is_file()
     assert results.best["lock_on.lr"] in [row["lock_on.lr"] for row in results.rows]

@@ -7,9 +7,7 @@ import pytest
 from ray import tune
 
 import soulsgraph as sg
-from fakes.runs import pretend_run
 from soulsgraph.results.tables import read_rows, write_rows
-from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
@@ -18,7 +16,6 @@ from soulsgraph.tune.folder import FAILED, FINISHED, INTERRUPTED, STOPPED, Sweep
 from soulsgraph.tune.results import SweepResults, _error, _over_seeds
 from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.sweep import sweep
-from soulsgraph.tune.trial import evaluated
 from soulsgraph.tune.tuners import TuneTracker, _tune_config, trials_of
 
 #: One skill, of which a trial takes seconds.
@@ -131,46 +128,9 @@ def test_asha_goes_by_the_checkpoints_of_the_last_skill(monkeypatch: pytest.Monk
     assert config.scheduler._time_attr == "step"
 
 
-@pytest.mark.parametrize("stage", [None, "camera"])
-def test_trials_are_compared_in_other_fights_than_results_and_checkpoints(
-    stage: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = pretend_run(tmp_path / "run", Plan(scale=0.01, episodes=4))
-    played, play = set[int](), evaluating.play
-
-    def seen(agent: Any, seeds: Any, *others: Any, **options: Any) -> Any:
-        played.update(seeds.tolist())
-        return play(agent, seeds, *others, **options)
-
-    monkeypatch.setattr(evaluating, "play", seen)
-    source = stage and SweptRun(str(run.path), "iudex-phase1", (stage,))
-    space = SearchSpace({"camera.gamma": (0.9, 0.8)})
-    found = evaluated(run, Sweep(run.plan, space, (1,), stage=stage, source=source or None))
-    assert found["episodes"] == len(played) == 4
-    for seed in (evaluating.EVALUATION_SEED, evaluating.CURVE_SEED):
-        assert played.isdisjoint(evaluating.evaluation_seeds(seed, 1_000).tolist())
-
-
-def test_a_sweep_is_not_opened_where_its_fight_changed(tmp_path: Path) -> None:
-    fight = tmp_path / "fight.toml"
-    fight.write_text('based_on = "vordt"\nname = "mine"\n', encoding="utf-8")
-    asked = Sweep(Plan(scenario=str(fight)), SearchSpace({"gamma": (0.9,)}), (1,))
-    path = SweepFolder.create(tmp_path / "sweep", asked).path
-    assert SweepFolder.open(path).plan == asked
-    fight.write_text('based_on = "vordt"\nname = "mine"\nboss_hp = [889.0, 400.0]\n', encoding="utf-8")
-    with pytest.raises(sg.SoulsGraphError, match=r"sweep\.json"):
-        SweepFolder.open(path)
-
-
 def test_a_sweep_is_resumed_as_it_was_begun(refuse: Any, folder: SweepFolder) -> None:
     assert "scheduler" in refuse("study", "sweep", "--run", folder.path, "--scheduler", "asha")
     assert "scale" in refuse("study", "sweep", "--run", folder.path, "--scale", "0.5")
-
-
-def fake_member(gamma: float, seed: int, value: float, training: float) -> dict[str, Any]:
-    figures = {"return": value, "training_return": training, "episodes": 10, "low": value - 1.0, "high": value + 1.0}
-    named = {"dodge.gamma": gamma, "seed": seed, "run": f"runs/{gamma}-{seed}"}
-    return {**named, "state": FINISHED, "step": 900, **figures, "error": ""}
 
 
 def test_of_populations_the_best_member_is_chosen_by_its_training_and_shown_with_the_mean(tmp_path: Path) -> None:
@@ -178,9 +138,9 @@ def test_of_populations_the_best_member_is_chosen_by_its_training_and_shown_with
     source = SweptRun("iudex-phase1-best-0", "iudex-phase1", ("dodge",))
     sweep_of = Sweep(Plan(), space, (1, 2), scheduler="pbt", stage="dodge", source=source)
     folder = SweepFolder.create(tmp_path / "sweep", sweep_of)
-    rows = [fake_member(0.9, 1, 2.0, 5.0), fake_member(0.8, 1, 4.0, 1.0)]
-    rows += [fake_member(0.8, 2, 3.0, 6.0), fake_member(0.9, 2, 1.0, 0.0)]
-    results = SweepResults(folder, rows)
+    members = [(0.9, 1, 2.0, 5.0), (0.8, 1, 4.0, 1.0), (0.8, 2, 3.0, 6.0), (0.9, 2, 1.0, 0.0)]
+    rows = [row(gamma, seed, mean_return=value, training_return=training) for gamma, seed, value, training in members]
+    results = SweepResults(folder, [{"dodge.gamma": one["gamma"], **one} for one in rows])
     assert [(one["members"], one["return"]) for one in summed_of(results)] == [("best", 2.5), ("mean", 2.5)]
     members = results.by_seed
     assert sorted(members[members["members"] == "best"]["return"]) == [2.0, 3.0]
@@ -214,7 +174,7 @@ def test_a_page_draws_the_ten_best_settings_told_apart_and_every_trial(tmp_path:
             enumerate(reversed(space.lists["gamma"]), 8)]  # fmt: skip
     results = SweepResults(folder, [*rows, row(0.8, 2, STOPPED)])
     results.save()
-    drawn, _ = results._curves_of_settings()
+    drawn, _ = results._curves()
     assert len(drawn) == 10
     assert {"gamma 0.990012", "gamma 0.990014"} <= drawn.keys()
     page = (folder.path / "results" / "page.html").read_text(encoding="utf-8")
@@ -312,7 +272,6 @@ def test_a_sweep_adapts_a_copy_of_an_agent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
-        (("nothing.toml",), "nothing"),
         (("space.toml", "--seeds", "0"), "seeds"),
         (("space.toml", "--scale", "0.001"), "scale"),
         (("space.toml", "--scheduler", "pbt"), "stage"),
@@ -323,7 +282,10 @@ def test_a_sweep_adapts_a_copy_of_an_agent(tmp_path: Path) -> None:
         (("space.toml", "--adapt", "iudex-phase1-best-0", "--scale", "0.1"), "scale"),
         (("space.toml", "--adapt", "iudex-phase1-best-0", "--stage", "parry"), "parry"),
         (("space.toml", "--adapt", "nowhere"), "nowhere"),
-        (("space.toml", "--skills", "dodge"), "skills"),
+        (("space.toml", "--skills", "dodge"), "adapt"),
+        (("space.toml", "--adapt", "iudex-phase1-best-0", "--scenario", "iudex-phase1"), "scenario"),
+        (("space.toml", "--adapt", "iudex-phase1-best-0", "--skills", "dogde"), "dogde"),
+        (("space.toml", "--adapt", "iudex-phase1-best-0", "--scenario", "vordt", "--preset", "fast"), "preset"),
     ],
 )
 def test_the_command_refuses_in_one_line(arguments: tuple[str, ...], name: str, refuse: Any, tmp_path: Path) -> None:
@@ -339,20 +301,7 @@ def test_optuna_that_is_missing_is_named_with_what_installs_it(monkeypatch: pyte
         Sweep(Plan(), SearchSpace({"gamma": (0.9,)}), search="optuna")
 
 
-_AGENT = "iudex-phase1-best-0"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ({"adapt": {}}, "adapt"),
-        ({"skills": "dodge"}, "adapt"),
-        ({"adapt": _AGENT, "scenario": "iudex-phase1"}, "scenario"),
-        ({"adapt": _AGENT, "skills": "dogde"}, "dogde"),
-        ({"adapt": _AGENT, "scenario": "vordt", "preset": "fast"}, "preset"),
-    ],
-)
-def test_what_python_passes_is_checked_at_the_door(arguments: dict[str, Any], name: str, tmp_path: Path) -> None:
-    with pytest.raises(sg.SoulsGraphError, match=name):
-        sweep({"gamma": [0.9]}, run=tmp_path / "sweep", **arguments)
+def test_what_python_passes_is_checked_at_the_door(tmp_path: Path) -> None:
+    with pytest.raises(sg.SoulsGraphError, match="adapt"):
+        sweep({"gamma": [0.9]}, run=tmp_path / "sweep", adapt={})  # type: ignore[arg-type]
     assert not (tmp_path / "sweep").exists()
