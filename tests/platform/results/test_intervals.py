@@ -25,9 +25,6 @@ def test_wilson_agrees_with_its_formula_to_twelve_digits():
 def test_wilson_without_a_win_is_z_squared_over_n_plus_z_squared():
     assert wilson_interval(0, 25) == pytest.approx((0.0, 3.841459 / 28.841459), abs=1e-7)
     assert wilson_interval(25, 25) == pytest.approx((25 / 28.841459, 1.0), abs=1e-7)
-
-
-def test_wilson_knows_nothing_before_the_first_episode():
     assert wilson_interval(0, 0) == (0.0, 1.0)
 
 
@@ -42,9 +39,6 @@ def test_wilson_holds_the_rate_and_mirrors_losses(case):
 def test_the_mean_of_one_to_five_by_hand():
     # Mean 3, standard error sqrt(2.5 / 5) = 0.707107, t(0.975, 4) = 2.776445.
     assert mean_interval([1, 2, 3, 4, 5]) == pytest.approx((3 - 1.963243, 3 + 1.963243), abs=1e-6)
-
-
-def test_one_value_bounds_nothing():
     assert mean_interval([7.0]) == (-math.inf, math.inf)
 
 
