@@ -72,15 +72,6 @@ def test_a_study_that_does_not_hold_is_refused(change, name):
         Study(**change)
 
 
-def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(tmp_path):
-    plan = Study(preset="paper", seeds=(100, 102), long_baseline=True, overrides={"double_q": True, "n_step": 3})
-    folder = ReproductionFolder.create(tmp_path / "out", plan)
-    assert ReproductionFolder.open(folder.path).plan == plan
-    assert ReproductionFolder.open(folder.path).plan.plan(SKILLS).method.learning["double_q"] is True
-    with pytest.raises(SoulsGraphError, match="out"):
-        ReproductionFolder.create(folder.path, plan)
-
-
 @pytest.mark.parametrize(
     ("change", "name"),
     [
