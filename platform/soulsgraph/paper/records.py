@@ -325,11 +325,6 @@ def baseline_growth(reproduction: Reproduction) -> pd.Series:
     return pd.Series(growth, curves.seeds)
 
 
-def fine_tuning_gain(reproduction: Reproduction) -> pd.Series:
-    """Return the points of win rate that each seed gained by fine-tuning."""
-    return difference(reproduction.rates(FINE_TUNED), reproduction.rates(MID))
-
-
 def _against_paper(reproduction: Reproduction) -> Iterator[RangeVerdict]:
     for label, expected in ROW_RANGES.items():
         yield expected.verdict(label, reproduction.rates(label))
@@ -340,7 +335,7 @@ def _against_paper(reproduction: Reproduction) -> Iterator[RangeVerdict]:
     yield order
     yield FINE_TUNING_GAIN.verdict("fine-tuned above zero-shot, of medians", fine_tuned - mid)
     collapse = RangeVerdict("no seed collapses in fine-tuning", "none below its own zero-shot rate")
-    if len(gains := fine_tuning_gain(reproduction)):
+    if len(gains := difference(reproduction.rates(FINE_TUNED), reproduction.rates(MID))):
         collapsed = [str(seed) for seed, points in gains.items() if points < 0.0]
         found = f"{len(collapsed)} of {seeds_text(len(gains))}"
         found += f" ({', '.join(collapsed)})" if collapsed else ""

@@ -10,7 +10,6 @@ from soulsgraph.paper.records import (
     MID,
     ROW_RANGES,
     Reproduction,
-    fine_tuning_gain,
     gain_share,
     verdicts_of,
 )
@@ -55,11 +54,7 @@ def test_long_range_lies_below_mid_range():
 
 
 def test_one_collapsed_seed_is_told_by_name():
-    reproduction = _reproduction({MID: [30, 30, 30], FINE_TUNED: [50, 12, 55]})
-    gain = fine_tuning_gain(reproduction)
-    assert gain is not None
-    assert gain.to_dict() == {0: 20.0, 1: -18.0, 2: 25.0}
-    verdicts = _verdicts(reproduction)
+    verdicts = _verdicts(_reproduction({MID: [30, 30, 30], FINE_TUNED: [50, 12, 55]}))
     verdict = verdicts["no seed collapses in fine-tuning"]
     assert (verdict.found, verdict.inside) == ("1 of 3 seeds (1)", False)
     assert verdicts["fine-tuned above zero-shot, of medians"].found == "20.0 points"
@@ -70,7 +65,6 @@ def test_a_gain_is_a_share_of_the_scripted_policys(trained, inside):
     measures = [("camera return random", -100.0), ("camera return scripted", 120.0), ("camera return trained", trained)]
     reproduction = _reproduction({}, measures=measures)
     share = gain_share(reproduction, "camera")
-    assert share is not None
     assert share.median() == pytest.approx((trained + 100.0) / 220.0)
     (verdict,) = (verdict for name, verdict in _verdicts(reproduction).items() if name.startswith("camera"))
     assert verdict.inside is inside

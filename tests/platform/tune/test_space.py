@@ -55,7 +55,6 @@ def test_a_space_that_cannot_be_searched_is_refused_by_its_place(text: str, name
 @pytest.mark.parametrize(
     ("table", "search", "name"),
     [
-        ({"gama": [0.9]}, "grid", "gama"),
         ({"gamma": [0.9, 2.0]}, "grid", "gamma"),
         ({"dodge": {"gamma": [0.9, 2.0]}}, "grid", "gamma"),
         ({"gamma": {"low": 0.9, "high": 2.0}}, "random", "gamma"),
