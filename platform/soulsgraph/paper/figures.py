@@ -86,7 +86,23 @@ def draw_skill_returns(reproduction: Reproduction) -> Figure | None:
     figure = Figure(figsize=(11.0, 6.2))
     grid = figure.subplots(2, 3)
     for axes, skill in zip(grid.flat, SKILL_NAMES, strict=False):
-        _draw_skill(axes, reproduction, skill)
+        axes.set(title=skill.replace("_", "-"), xlabel="thousand decisions")
+        end = 0.0
+        for scenario in (PHASE_1, PHASE_2):
+            place = {"unit": "skills", "skill": skill, "scenario": scenario}
+            curves = seed_curves(reproduction.curves, "episode_return", **place)
+            if curves is None:
+                continue
+            if end:
+                axes.axvline(end / 1_000.0, color=INK, linestyle="--", linewidth=1.2, zorder=5)
+            draw_seeds(axes, curves, SKILL_COLOURS[skill], scenario, offset=end)
+            # One seed has no interval over seeds; the paper's own, over the episodes of its one agent, stands in.
+            low, high = (seed_curves(reproduction.curves, column, **place) for column in ("low", "high"))
+            if len(curves.seeds) == 1 and low and high and low.steps.shape == high.steps.shape:
+                bounds = (low.values[0], high.values[0])
+                steps = (low.steps + end) / 1_000.0
+                axes.fill_between(steps, *bounds, color=SKILL_COLOURS[skill], alpha=0.2, linewidth=0.0)
+            end += float(curves.steps[-1])
     for axes in (grid[0, 0], grid[1, 0]):
         axes.set_ylabel("return of an episode")
     _explain(grid[1, 2], reproduction)
@@ -150,26 +166,6 @@ def draw_dodge_lengths(reproduction: Reproduction) -> Figure | None:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", title=title, alignment="left")
     return figure
-
-
-def _draw_skill(axes: Axes, reproduction: Reproduction, skill: str) -> None:
-    axes.set(title=skill.replace("_", "-"), xlabel="thousand decisions")
-    end = 0.0
-    for scenario in (PHASE_1, PHASE_2):
-        place = {"unit": "skills", "skill": skill, "scenario": scenario}
-        curves = seed_curves(reproduction.curves, "episode_return", **place)
-        if curves is None:
-            continue
-        if end:
-            axes.axvline(end / 1_000.0, color=INK, linestyle="--", linewidth=1.2, zorder=5)
-        draw_seeds(axes, curves, SKILL_COLOURS[skill], scenario, offset=end)
-        # One seed has no interval over seeds; the paper's own, over the episodes of its one agent, stands in.
-        low, high = (seed_curves(reproduction.curves, column, **place) for column in ("low", "high"))
-        if len(curves.seeds) == 1 and low and high and low.steps.shape == high.steps.shape:
-            bounds = (low.values[0], high.values[0])
-            steps = (low.steps + end) / 1_000.0
-            axes.fill_between(steps, *bounds, color=SKILL_COLOURS[skill], alpha=0.2, linewidth=0.0)
-        end += float(curves.steps[-1])
 
 
 def _explain(axes: Axes, reproduction: Reproduction) -> None:

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from soulsgraph.paper.study import (
     ADAPTED,
-    COLUMNS,
     HOME,
     REFERENCE,
     REFERENCES,
@@ -81,9 +80,7 @@ def do_job(folder: ReproductionFolder, job: SeedJob, supervisor: Supervisor) -> 
         elif job.part == "end_to_end":
             tables["measures"] = measure_baseline(run, follow("measures", 1))
     of = {"preset": folder.plan.preset}
-    return {
-        table: [{name: (of | row)[name] for name in COLUMNS[table]} for row in rows] for table, rows in tables.items()
-    }
+    return {table: [of | row for row in rows] for table, rows in tables.items()}
 
 
 def _follow_episodes(supervisor: Supervisor, episodes: int, name: str, tasks: int) -> OnFinished:
@@ -130,8 +127,8 @@ def curve_rows(run: RunFolder, job: SeedJob, stages: Sequence[Stage]) -> Records
     """Return the greedy checkpoints of every stage (Figures 2 and 3)."""
     return [
         place
-        | {name: row[name] for name in ("step", "low", "high", "length", "seconds", "win_rate")}
-        | {"episode_return": row["return"]}
+        | {"step": row["step"], "episode_return": row["return"]}
+        | {name: row[name] for name in ("low", "high", "length", "seconds", "win_rate")}
         for place, _, rows in _stages(run, job, stages, "curves")
         for row in sorted(rows, key=lambda row: int(row["step"]))
     ]

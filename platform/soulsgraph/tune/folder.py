@@ -251,9 +251,8 @@ class SweepFolder(StudyFolder[Sweep]):
     ) -> dict[str, Any]:
         """Return a trial as a row: its setting and seed, how it ended, its last figures and its run."""
         row = {name: to_json(value) if isinstance(value, list | tuple) else value for name, value in setting.items()}
-        row |= {SEED: seed, "state": state, STEP: reported.get(STEP)}
-        names = (self.plan.metric, RETURN, *([TRAINING_RETURN] if self.plan.scheduler == "pbt" else []))
-        row |= {name: reported.get(name) for name in names}
+        names = (STEP, self.plan.metric, RETURN, *([TRAINING_RETURN] if self.plan.scheduler == "pbt" else []))
+        row |= {SEED: seed, "state": state, **{name: reported.get(name) for name in names}}
         row |= {name: reported.get(name) if state == FINISHED else None for name in (WINS, EPISODES, LOW, HIGH, NODE)}
         return row | {"error": error, "run": self.run_path(setting, seed, trial).relative_to(self.path).as_posix()}
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from ray.tune.experiment import Trial
 
-    from soulsgraph.pages.report import Section
-
 #: How Ray Tune calls a trial that ended.
 _ENDED = {"TERMINATED": FINISHED, "ERROR": FAILED}
 #: Settings whose curves are drawn.
@@ -54,7 +52,7 @@ def rows_of(folder: SweepFolder) -> list[dict[str, Any]]:
     """
     if not folder.plan.searched:
         file = folder.path / folder.tables / f"{TRIALS}.parquet"
-        return sorted(map(dict, read_rows(file) if file.exists() else []), key=itemgetter("run"))
+        return sorted(read_rows(file) if file.exists() else [], key=itemgetter("run"))
     # Imported here: it takes seconds.
     from soulsgraph.tune.tuners import seed_of, trials_of
 
@@ -232,20 +230,14 @@ class SweepResults(Printed):
         Raises:
             WriteError: if the place cannot be written.
         """
-        results = self.folder.path / "results"
+        results, sweep, (label, scale) = self.folder.path / "results", self.folder.plan, self._axis
         write_rows(results / f"{TRIALS}.parquet", self.rows)
-        if tables := self.tables:
-            # Imported here, as below: it takes a moment, and most of a sweep needs none.
-            from soulsgraph.pages.report import Report
-
-            title = f"Sweep of {', '.join(self.folder.plan.space.names)}"
-            Report(title, self._sections(tables)).write(results, describe_origin() | self.to_dict(), {})
-
-    def _sections(self, tables: Sequence[Table]) -> list[Section]:
-        from soulsgraph.pages.report import Section
+        if not (tables := self.tables):
+            return
+        # Imported here, as above: it takes a moment, and most of a sweep needs none.
+        from soulsgraph.pages.report import Report, Section
         from soulsgraph.results.figures import draw_curves, draw_settings
 
-        sweep, (label, scale) = self.folder.plan, self._axis
         asked = f"{sweep.trials} trials, search {sweep.search}, scheduler {sweep.scheduler}, preset {sweep.plan.preset}"
         notes = (
             "Means over training seeds with 95 % t intervals.",
@@ -253,17 +245,15 @@ class SweepResults(Printed):
             f"{asked}.",
         )
         curves, note = self._curves()
-        drawn = draw_curves({self.folder.plan.stage or self.folder.plan.scenario: curves}, label)
-        return [
-            Section(
-                "Settings",
-                notes,
-                tables[:1],
-                {"settings.png": draw_settings(self.by_seed, self._names, self._metric, label, scale)},
-            ),
+        drawn = draw_curves({sweep.stage or sweep.scenario: curves}, label)
+        settings = {"settings.png": draw_settings(self.by_seed, self._names, self._metric, label, scale)}
+        sections = [
+            Section("Settings", notes, tables[:1], settings),
             Section("Learning curves", (note,) if curves else (), pictures={"curves.png": drawn}),
             Section("Trials", self.notes[:-1], (readable_table("", self.rows),)),
         ]
+        title = f"Sweep of {', '.join(sweep.space.names)}"
+        Report(title, sections).write(results, describe_origin() | self.to_dict(), {})
 
     def _curves(self) -> tuple[dict[str, pd.DataFrame], str]:
         """Return curves over seeds by their names in a legend, and what the picture shows: of the best settings.
