@@ -13,8 +13,8 @@ import psutil
 from fleet_streams import PCS, STAGE, Server, bench_task
 from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetGateway, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
-from soulsgraph_clusters.fleet.protocol.security import Tokens, token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
+from soulsgraph_clusters.fleet.protocol.tokens import Tokens, token_metadata
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.skills import SkillOptions

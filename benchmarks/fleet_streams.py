@@ -22,9 +22,9 @@ from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.fleet.gateway.status import GameStatus
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import CODE, encode_columns, encode_weights
-from soulsgraph_clusters.fleet.protocol.security import token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, PROTOCOL, SERVICE, play_digest
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.protocol.tokens import token_metadata
 from soulsgraph_clusters.fleet.store import JOURNALED
 from soulsgraph_envs.core.access import NO_PROXY
 from soulsgraph_envs.core.errors import SoulsGraphError

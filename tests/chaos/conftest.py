@@ -18,7 +18,7 @@ from fakes.waiting import until
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.actor.stream import Head
-from soulsgraph_clusters.fleet.protocol.security import channel_credentials
+from soulsgraph_clusters.fleet.protocol.certificates import channel_credentials
 from soulsgraph_clusters.fleet.store import FILE
 
 #: Slow, so that a stage lasts through its faults, and fast, so that it ends soon after them.

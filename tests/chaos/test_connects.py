@@ -21,7 +21,7 @@ CLIENTS = """
 import asyncio, sys, time
 import grpc
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.security import token_metadata
+from soulsgraph_clusters.fleet.protocol.tokens import token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, SERVICE
 from soulsgraph_clusters.fleet.protocol.task import make_hello
 from soulsgraph_envs.core.machine import raise_open_files

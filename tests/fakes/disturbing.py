@@ -22,7 +22,7 @@ import grpc
 from soulsgraph_clusters.fleet.actor.stream import PLAY, Head
 from soulsgraph_clusters.fleet.gateway.gateway import SERVER_OPTIONS, handler_of
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import FromGame, ToGame
-from soulsgraph_clusters.fleet.protocol.security import token_metadata
+from soulsgraph_clusters.fleet.protocol.tokens import token_metadata
 
 _PIECE = 65_536
 _LOOK_EVERY_S = 0.05

@@ -18,9 +18,9 @@ from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
 from soulsgraph_clusters.fleet.gateway.status import StatusWriter
-from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.protocol.tokens import Tokens, write_token_file
 from soulsgraph_clusters.fleet.store import Journal, Spool, StoredChunk
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights, layer_names_at

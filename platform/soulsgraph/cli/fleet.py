@@ -19,10 +19,20 @@ from soulsgraph.runs.lineage import cards_by_stage, cards_of, key_of_cards, stag
 from soulsgraph.runs.progress import draws, interruptible, silence_advice, stage_progress
 from soulsgraph.zoo import open_run
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus, read_status
-from soulsgraph_clusters.fleet.protocol import security, settings
+from soulsgraph_clusters.fleet.protocol import settings
+from soulsgraph_clusters.fleet.protocol.certificates import (
+    CERTIFICATE,
+    ENDS_SOON,
+    KEY,
+    certified_hosts,
+    make_certificate,
+    read_certificate,
+    read_identity,
+)
 from soulsgraph_clusters.fleet.protocol.messages import plain
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, load_fleet
 from soulsgraph_clusters.fleet.protocol.task import project_digests, project_problem, projects_of_hello
+from soulsgraph_clusters.fleet.protocol.tokens import Tokens, new_token, write_token_file
 from soulsgraph_clusters.fleet.store import UNFINISHED
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -53,7 +63,7 @@ def token(pc: str, /, *, fleet: Path = _FLEET, revoke: bool = False, out: Path |
         revoke: Revoke the token; a head that runs refuses the PC from then on.
         out: New file of the token, of mode 600; NAME.token beside the fleet's file if not given.
     """
-    tokens = security.Tokens(fleet.parent / load_fleet(fleet).settings.tokens)
+    tokens = Tokens(fleet.parent / load_fleet(fleet).settings.tokens)
     if revoke:
         if out is not None:
             raise SoulsGraphError("token: expected `revoke` or `out`, found both; leave one out.")
@@ -69,14 +79,14 @@ def token(pc: str, /, *, fleet: Path = _FLEET, revoke: bool = False, out: Path |
     )
 
 
-def _issue(tokens: security.Tokens, pc: str, file: Path) -> Path:
+def _issue(tokens: Tokens, pc: str, file: Path) -> Path:
     """Write a new token into a new file, which is there before an older token ends."""
     settings.check_name(pc)
     if file.exists():
         raise SoulsGraphError(f"{file}: expected no such file yet, found one; delete it, or name another by `out`.")
-    token = security.new_token()
+    token = new_token()
     # Of two commands at once the second finds the file of the first, whose token holds.
-    security.write_token_file(file, token, replace=False)
+    write_token_file(file, token, replace=False)
     try:
         tokens.issue(pc, token)
     except BaseException:
@@ -92,8 +102,8 @@ def certificates(hosts: tuple[str, ...], /, *, fleet: Path = _FLEET) -> None:
         hosts: Names and addresses by which PCs reach the head, such as head.lan 192.168.1.5.
         fleet: The fleet's file, which need not exist yet.
     """
-    ends = security.make_certificate(fleet.parent, hosts)
-    certificate, key = fleet.parent / security.CERTIFICATE, fleet.parent / security.KEY
+    ends = make_certificate(fleet.parent, hosts)
+    certificate, key = fleet.parent / CERTIFICATE, fleet.parent / KEY
     screen.show(
         {"certificate": str(certificate), "key": str(key), "ends": ends.isoformat()},
         f"the head's certificate is valid until {ends:%Y-%m-%d}; write into {fleet}:",
@@ -253,7 +263,7 @@ def check_pcs(file: Path, wait_s: float) -> list[Check]:
 
 def drain(pc: str, fleet: Path, undo: bool) -> None:
     """Stop a PC's games for this head after the fight that each is in, or let them play again."""
-    security.Tokens(fleet.parent / load_fleet(fleet).settings.tokens).drain(pc, not undo)
+    Tokens(fleet.parent / load_fleet(fleet).settings.tokens).drain(pc, not undo)
     line = f"{pc} plays again" if undo else f"the games of {pc} end after their fights, and play here no longer"
     screen.show({"pc": pc, "drained": not undo}, line)
 
@@ -301,16 +311,16 @@ def _check_certificate(checks: Checks, fleet: Fleet, file: Path) -> None:
         return
     remedy = f"make a new one: {command_line('fleet', 'certificates', 'HOST', '--fleet', file)}"
     with checks.failing(name, remedy):
-        security.read_identity(own, fleet.folder)
-        found = security.read_certificate(fleet.folder / own.certificate, remedy)
-        ends, hosts = found.not_valid_after_utc, ", ".join(security.certified_hosts(found)) or "no host"
-        lasts = ends - datetime.now(UTC) >= security.ENDS_SOON
+        read_identity(own, fleet.folder)
+        found = read_certificate(fleet.folder / own.certificate, remedy)
+        ends, hosts = found.not_valid_after_utc, ", ".join(certified_hosts(found)) or "no host"
+        lasts = ends - datetime.now(UTC) >= ENDS_SOON
         checks.expect(name, lasts, f"of {hosts}, until {ends:%Y-%m-%d}", remedy)
 
 
 def _check_tokens(checks: Checks, fleet: Fleet, file: Path) -> None:
     with checks.failing("tokens", _CORRECT):
-        known = security.Tokens(fleet.folder / fleet.settings.tokens).known
+        known = Tokens(fleet.folder / fleet.settings.tokens).known
         if not fleet.settings.pcs:
             found = f"of {', '.join(known)}; every PC with one may play" if known else "none"
             checks.expect("tokens", bool(known), found, f"make one: {_token('NAME', file)}", "fail")

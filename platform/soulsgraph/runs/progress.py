@@ -1,4 +1,4 @@
-"""What a run shows while it goes in the terminal: a bar, or lines; and how it is stopped."""
+"""What a run or a study shows while it goes in the terminal: bars, or lines; and how it is stopped."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import logging
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from html import escape
 from types import FrameType
@@ -207,3 +208,83 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
     with handled_by(ask, signal.SIGINT, signal.SIGTERM, *hangups()):
         yield lambda: asked
+
+
+#: Seconds between two reports of a unit.
+REPORT_EVERY_S = 0.5
+#: What a unit is at before its first stage.
+BEGINS = "begins"
+
+
+@dataclass(frozen=True)
+class UnitProgress:
+    """The progress of a unit: its stage, the steps (or episodes) done and in all, and the last mean return."""
+
+    stage: str
+    done: int
+    total: int
+    mean_return: float | None = None
+
+
+class UnitSupervisor:
+    """Report a unit's stages at intervals, so that it costs nothing; `record` returns whether it is to stop."""
+
+    def __init__(self, record: Callable[[str, UnitProgress | None], bool], unit: str) -> None:
+        self._record, self._unit = record, unit
+        self._stopping, self._next_s = False, 0.0
+        self._progress = UnitProgress(BEGINS, 0, 1)
+
+    def follow(self, name: str, total: int) -> UnitSupervisor:
+        """Take what `update` reports from now on for the progress of this stage."""
+        self._progress, self._next_s = UnitProgress(name, 0, total), 0.0
+        return self
+
+    def update(self, steps: int, mean_return: float | None = None) -> None:
+        """Report total steps and the recent mean return."""
+        last = self._progress.mean_return if mean_return is None else mean_return
+        self._progress = replace(self._progress, done=steps, mean_return=last)
+        self.report(self._progress)
+
+    def stop_requested(self) -> bool:
+        """Return whether the last answer was to stop."""
+        return self._stopping
+
+    def report(self, progress: UnitProgress | None) -> None:
+        """Report the progress if the interval has passed; None, which removes the unit, is always reported."""
+        if progress is not None and time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + REPORT_EVERY_S
+        self._stopping = self._record(self._unit, progress)
+
+
+class UnitsDisplay:
+    """Show the running units, each as a stage of its own is shown."""
+
+    def __init__(self, bars: Progress, clock: Callable[[], float] = time.monotonic) -> None:
+        self._bars, self._clock = bars, clock
+        self._shown: dict[str, tuple[str, ShownProgress]] = {}
+
+    def show(self, running: Mapping[str, UnitProgress]) -> None:
+        """Show the progress of the running units."""
+        for unit, progress in sorted(running.items()):
+            stage, shown = self._shown.get(unit, ("", None))
+            if shown is None or stage != progress.stage:
+                if stage and progress.stage == BEGINS:
+                    self._print(f"{unit}: its process or node was lost; it resumes from its last checkpoint, if any")
+                self._remove(unit)
+                title = f"{unit}: {progress.stage}"
+                shown = ShownProgress(self._bars, title, progress.total, progress.done, "steps", self._clock)
+                self._shown[unit] = progress.stage, shown
+            shown.update(progress.done, progress.mean_return)
+
+    def ended(self, unit: str, how: str | SoulsGraphError) -> None:
+        """Show that a unit has ended."""
+        self._remove(unit)
+        self._print(f"{unit}: {how}")
+
+    def _remove(self, unit: str) -> None:
+        if unit in self._shown:
+            self._shown.pop(unit)[1].remove()
+
+    def _print(self, text: str) -> None:
+        self._bars.console.print(text, highlight=False, soft_wrap=True)

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -20,10 +20,18 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from rich.console import Console
-from rich.progress import Progress
 
 from soulsgraph.runs.places import Place
-from soulsgraph.runs.progress import Interruption, ShownProgress, bars_on, interruptible, silence_advice
+from soulsgraph.runs.progress import (
+    BEGINS,
+    Interruption,
+    UnitProgress,
+    UnitsDisplay,
+    UnitSupervisor,
+    bars_on,
+    interruptible,
+    silence_advice,
+)
 from soulsgraph.runs.study_folder import StudyFolder, Unit
 from soulsgraph.runs.workplace import joined_session
 from soulsgraph_clusters.sessions.head import ClusterError
@@ -32,22 +40,8 @@ from soulsgraph_clusters.sessions.session import describe_wait
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects, take_over
 
-#: Seconds between two reports of a unit.
-REPORT_EVERY_S = 0.5
 #: Why a unit failed that met an error which no user can cause.
 MET_A_DEFECT = "met a defect, shown when the others are done"
-#: What a unit is at before its first stage.
-_BEGINS = "begins"
-
-
-@dataclass(frozen=True)
-class UnitProgress:
-    """The progress of a unit: its stage, the steps (or episodes) done and in all, and the last mean return."""
-
-    stage: str
-    done: int
-    total: int
-    mean_return: float | None = None
 
 
 class ProgressActor:
@@ -80,70 +74,6 @@ def start_progress_actor() -> Any:
     return ray.remote(num_cpus=0, scheduling_strategy=here)(ProgressActor).remote()
 
 
-class UnitSupervisor:
-    """Report a unit's stages at intervals, so that it costs nothing; `record` returns whether it is to stop."""
-
-    def __init__(self, record: Callable[[str, UnitProgress | None], bool], unit: str) -> None:
-        self._record, self._unit = record, unit
-        self._stopping, self._next_s = False, 0.0
-        self._progress = UnitProgress(_BEGINS, 0, 1)
-
-    def follow(self, name: str, total: int) -> UnitSupervisor:
-        """Take what `update` reports from now on for the progress of this stage."""
-        self._progress, self._next_s = UnitProgress(name, 0, total), 0.0
-        return self
-
-    def update(self, steps: int, mean_return: float | None = None) -> None:
-        """Report total steps and the recent mean return."""
-        last = self._progress.mean_return if mean_return is None else mean_return
-        self._progress = replace(self._progress, done=steps, mean_return=last)
-        self.report(self._progress)
-
-    def stop_requested(self) -> bool:
-        """Return whether the last answer was to stop."""
-        return self._stopping
-
-    def report(self, progress: UnitProgress | None) -> None:
-        """Report the progress if the interval has passed; None, which removes the unit, is always reported."""
-        if progress is not None and time.monotonic() < self._next_s:
-            return
-        self._next_s = time.monotonic() + REPORT_EVERY_S
-        self._stopping = self._record(self._unit, progress)
-
-
-class UnitsDisplay:
-    """Show the running units, each as a stage of its own is shown."""
-
-    def __init__(self, bars: Progress, clock: Callable[[], float] = time.monotonic) -> None:
-        self._bars, self._clock = bars, clock
-        self._shown: dict[str, tuple[str, ShownProgress]] = {}
-
-    def show(self, running: Mapping[str, UnitProgress]) -> None:
-        """Show the progress of the running units."""
-        for unit, progress in sorted(running.items()):
-            stage, shown = self._shown.get(unit, ("", None))
-            if shown is None or stage != progress.stage:
-                if stage and progress.stage == _BEGINS:
-                    self._print(f"{unit}: its process or node was lost; it resumes from its last checkpoint, if any")
-                self._remove(unit)
-                title = f"{unit}: {progress.stage}"
-                shown = ShownProgress(self._bars, title, progress.total, progress.done, "steps", self._clock)
-                self._shown[unit] = progress.stage, shown
-            shown.update(progress.done, progress.mean_return)
-
-    def ended(self, unit: str, how: str | SoulsGraphError) -> None:
-        """Show that a unit has ended."""
-        self._remove(unit)
-        self._print(f"{unit}: {how}")
-
-    def _remove(self, unit: str) -> None:
-        if unit in self._shown:
-            self._shown.pop(unit)[1].remove()
-
-    def _print(self, text: str) -> None:
-        self._bars.console.print(text, highlight=False, soft_wrap=True)
-
-
 #: Seconds between two looks at the units.
 _LOOK_EVERY_S = 0.3
 
@@ -159,7 +89,7 @@ class Ending:
 
 def do_unit(folder: StudyFolder[Any], unit: Unit, supervisor: UnitSupervisor) -> Ending:
     """Do a unit, and keep its rows; errors that a user can cause come as a message."""
-    supervisor.report(UnitProgress(_BEGINS, 0, 1))
+    supervisor.report(UnitProgress(BEGINS, 0, 1))
     try:
         if supervisor.stop_requested():
             return Ending("not begun", stopped=True)

@@ -74,7 +74,7 @@ def training_workplace(
     check_real_time(run.plan, place)
     if fleet:
         # Imported here: gRPC takes a moment that a run in the simulator need not wait.
-        from soulsgraph_clusters.fleet.protocol.security import read_identity
+        from soulsgraph_clusters.fleet.protocol.certificates import read_identity
 
         read_identity(fleet.settings, fleet.folder)
     here = chosen_address(place.address) == LOCAL

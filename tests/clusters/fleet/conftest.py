@@ -12,9 +12,9 @@ from soulsgraph_clusters.fleet.actor.stream import PLAY
 from soulsgraph_clusters.fleet.gateway import admission, connections, gateway
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import CODE, encode_columns
-from soulsgraph_clusters.fleet.protocol.security import token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, play_digest
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.protocol.tokens import token_metadata
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from soulsgraph.cli.fleet import check_fleet
-from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificate
+from soulsgraph_clusters.fleet.protocol.certificates import make_certificate
+from soulsgraph_clusters.fleet.protocol.tokens import Tokens
 from soulsgraph_clusters.sessions.local_ray import free_port
 
 _TLS = 'certificate = "head.pem"\nkey = "head.key"\n'

@@ -15,14 +15,9 @@ import pytest
 from soulsgraph.cli import main
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_clusters.fleet.protocol.security import (
-    Tokens,
-    channel_credentials,
-    credentials_of,
-    read_identity,
-    read_token_file,
-)
+from soulsgraph_clusters.fleet.protocol.certificates import channel_credentials, credentials_of, read_identity
 from soulsgraph_clusters.fleet.protocol.settings import load_fleet
+from soulsgraph_clusters.fleet.protocol.tokens import Tokens, read_token_file
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from soulsgraph.runs import workplace
 from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_clusters.fleet.protocol.security import make_certificate
+from soulsgraph_clusters.fleet.protocol.certificates import make_certificate
 from soulsgraph_clusters.sessions import session
 
 _SEQUENCE = 'name = "mine"\n[[tasks]]\nscenario = "iudex-phase1"\n[[tasks]]\nscenario = "{}"\n'

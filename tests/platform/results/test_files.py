@@ -16,8 +16,8 @@ from fakes.waiting import PATIENCE_S
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_clusters.fleet.protocol.security import Tokens
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, sole_head
+from soulsgraph_clusters.fleet.protocol.tokens import Tokens
 from soulsgraph_clusters.fleet.store import Journal, Spool
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import SoulsGraphError

@@ -13,8 +13,8 @@ from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo import agent_names, copy_agent
-from soulsgraph_clusters.fleet.protocol.security import Tokens
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, sole_head
+from soulsgraph_clusters.fleet.protocol.tokens import Tokens
 from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import whole_folder

@@ -13,12 +13,10 @@ import ray
 from rich.console import Console
 
 from soulsgraph.results.tables import read_rows
-from soulsgraph.runs.progress import Interruption
+from soulsgraph.runs.progress import Interruption, UnitProgress, UnitSupervisor
 from soulsgraph.runs.run_folder import RunFolderError
 from soulsgraph.runs.studies import (
     Ending,
-    UnitProgress,
-    UnitSupervisor,
     check_endings,
     confirmed,
     do_remotely,

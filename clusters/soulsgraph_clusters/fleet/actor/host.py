@@ -20,9 +20,10 @@ from soulsgraph_clusters.fleet.actor.process import GameOrder, GameProcess, Kept
 from soulsgraph_clusters.fleet.actor.spool import pause_file
 from soulsgraph_clusters.fleet.actor.stream import PLAY, Head, Stream, describe, why_silent
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.protocol.certificates import channel_credentials
 from soulsgraph_clusters.fleet.protocol.messages import parse_message
-from soulsgraph_clusters.fleet.protocol.security import channel_credentials, read_token_file, token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import FleetError, State
+from soulsgraph_clusters.fleet.protocol.tokens import read_token_file, token_metadata
 from soulsgraph_clusters.fleet.store import MOST_SPOOL_BYTES, Spool
 from soulsgraph_envs.core.access import is_loopback, split_address
 from soulsgraph_envs.core.config import Between, check_fields
@@ -72,7 +73,7 @@ class HostOptions:
     """PEM file with the head's certificate, or that of its CA; a head on another machine needs it."""
     spool: Path = field(default_factory=state_folder)
     """Folder for decisions that the head has not acknowledged yet; hosts of several token files may share it."""
-    spool_mb: Annotated[int, Between(1, 100_000)] = 256
+    spool_mb: Annotated[int, Between(1, 100_000)] = MOST_SPOOL_BYTES // 2**20
     """Megabytes that each game may keep there; beyond that the oldest decisions are dropped."""
 
     def __post_init__(self) -> None:

@@ -18,8 +18,8 @@ import grpc
 
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import parse_message
-from soulsgraph_clusters.fleet.protocol.security import read_token_file, token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, MOST_MESSAGE_BYTES, SERVICE, FleetError
+from soulsgraph_clusters.fleet.protocol.tokens import read_token_file, token_metadata
 from soulsgraph_clusters.fleet.store import Spool
 from soulsgraph_envs.core.access import NO_PROXY, split_address
 

@@ -22,8 +22,8 @@ import grpc
 from soulsgraph_clusters.fleet.gateway.admission import WRITE_WITHIN_S, Admission, ChunkQueue, Snapshot
 from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections, Notes
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.protocol.certificates import credentials_of, read_identity
 from soulsgraph_clusters.fleet.protocol.messages import check_chunk, check_hello, parse_message, to_bytes
-from soulsgraph_clusters.fleet.protocol.security import Tokens, credentials_of, read_identity, sent_token, token_hash
 from soulsgraph_clusters.fleet.protocol.settings import (
     DRAINED_REASON,
     METHOD,
@@ -36,6 +36,7 @@ from soulsgraph_clusters.fleet.protocol.settings import (
     play_digest,
 )
 from soulsgraph_clusters.fleet.protocol.task import projects_of_hello, require_projects
+from soulsgraph_clusters.fleet.protocol.tokens import Tokens, sent_token, token_hash
 from soulsgraph_envs.core.access import plain_host, split_address
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.machine import raise_open_files

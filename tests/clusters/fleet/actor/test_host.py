@@ -18,9 +18,10 @@ from soulsgraph_clusters.fleet.actor.process import GameOrder, GameProcess, read
 from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.gateway import UNKNOWN_TOKEN
-from soulsgraph_clusters.fleet.protocol.security import CERTIFICATE, KEY, Tokens, make_certificate, write_token_file
+from soulsgraph_clusters.fleet.protocol.certificates import CERTIFICATE, KEY, make_certificate
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, SERVICE, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.protocol.tokens import Tokens, write_token_file
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 

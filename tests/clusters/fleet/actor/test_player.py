@@ -21,9 +21,9 @@ from soulsgraph_clusters.fleet.gateway import gateway as module
 from soulsgraph_clusters.fleet.gateway.gateway import Preflight
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Hello
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns
-from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.protocol.tokens import Tokens, write_token_file
 from soulsgraph_envs.games.cycle_timer import Clock
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.live_game import LiveGame

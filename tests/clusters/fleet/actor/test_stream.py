@@ -13,8 +13,9 @@ from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.actor import stream
 from soulsgraph_clusters.fleet.actor.host import HostOptions
 from soulsgraph_clusters.fleet.actor.stream import Head
-from soulsgraph_clusters.fleet.protocol.security import CERTIFICATE, KEY, make_certificate, write_token_file
+from soulsgraph_clusters.fleet.protocol.certificates import CERTIFICATE, KEY, make_certificate
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
+from soulsgraph_clusters.fleet.protocol.tokens import write_token_file
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.games.link import GameSettings
 

@@ -13,7 +13,7 @@ from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway import gateway as gateway_module
 from soulsgraph_clusters.fleet.gateway import runner
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway, host_of
-from soulsgraph_clusters.fleet.protocol.security import channel_credentials, make_certificate
+from soulsgraph_clusters.fleet.protocol.certificates import channel_credentials, make_certificate
 from soulsgraph_clusters.fleet.protocol.settings import HELD_FOR_S, Fleet, FleetError, FleetSettings, InUseError
 
 # Tokens and certificates.

@@ -14,7 +14,7 @@ from soulsgraph_clusters.fleet.gateway.metrics import Exporter
 from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
-from soulsgraph_clusters.fleet.protocol.security import CERTIFICATE, KEY, make_certificate
+from soulsgraph_clusters.fleet.protocol.certificates import CERTIFICATE, KEY, make_certificate
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, InUseError
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.local_ray import free_port

@@ -9,9 +9,9 @@ import pytest
 from fakes.fleet_here import played_for, random_weights
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.learner.evaluation import LOST_AFTER_S, Fights, play_in_fleet
-from soulsgraph_clusters.fleet.protocol.security import Tokens
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.protocol.tokens import Tokens
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.seeds import derive_seeds

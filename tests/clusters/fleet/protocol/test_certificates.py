@@ -8,7 +8,7 @@ from ipaddress import ip_address
 import pytest
 from cryptography import x509
 
-from soulsgraph_clusters.fleet.protocol.security import (
+from soulsgraph_clusters.fleet.protocol.certificates import (
     CERTIFICATE,
     KEY,
     channel_credentials,

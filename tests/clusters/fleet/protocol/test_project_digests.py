@@ -14,7 +14,6 @@ from soulsgraph.project import begin_project
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.gateway import Preflight
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Hello
-from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import (
     StageTask,
@@ -23,6 +22,7 @@ from soulsgraph_clusters.fleet.protocol.task import (
     project_problem,
     projects_of_hello,
 )
+from soulsgraph_clusters.fleet.protocol.tokens import Tokens, write_token_file
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.agents.projects import load_project, loaded_projects, take_over

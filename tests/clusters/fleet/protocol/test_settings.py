@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from soulsgraph_clusters.fleet.protocol import settings as settings_module
-from soulsgraph_clusters.fleet.protocol.security import CERTIFICATE, KEY, make_certificate, read_identity
+from soulsgraph_clusters.fleet.protocol.certificates import CERTIFICATE, KEY, make_certificate, read_identity
 from soulsgraph_clusters.fleet.protocol.settings import (
     FleetError,
     FleetSettings,

@@ -17,19 +17,21 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from fakes.waiting import PATIENCE_S
-from soulsgraph_clusters.fleet.protocol.security import (
-    Tokens,
+from soulsgraph_clusters.fleet.protocol.certificates import (
     channel_credentials,
     credentials_of,
     make_certificate,
-    new_token,
     read_identity,
+)
+from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSettings
+from soulsgraph_clusters.fleet.protocol.tokens import (
+    Tokens,
+    new_token,
     read_token_file,
     sent_token,
     token_metadata,
     write_token_file,
 )
-from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSettings
 
 SETTINGS = FleetSettings(certificate="head.pem", key="head.key")
 HOSTS = ("localhost", "127.0.0.1")
