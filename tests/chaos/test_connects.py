@@ -7,15 +7,10 @@ import time
 
 import pytest
 
-from fakes.fleet_here import GatewayHere
-from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+from fakes.fleet_here import CAMERA, GatewayHere
 
 pytestmark = pytest.mark.chaos
 GAMES, PCS = 1_500, 10
-TASK = StageTask(
-    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**9, capacity=1000)}, 10.0
-)
 #: Dials all at once, prints how many got their task and the first other answers, and stays until it is asked to end.
 CLIENTS = """
 import asyncio, sys, time
@@ -60,7 +55,7 @@ def test_a_whole_fleet_that_dials_at_once_is_served_though_the_shells_limit_is_1
         pytest.skip(f"the system allows {limits[1]} open files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, limits[1]))
     try:
-        with GatewayHere(tmp_path, TASK) as here:
+        with GatewayHere(tmp_path, CAMERA) as here:
             assert resource.getrlimit(resource.RLIMIT_NOFILE) == (limits[1], limits[1])
             tokens = [here.tokens.issue(f"pc-{number}") for number in range(PCS)]
             command = [sys.executable, "-c", CLIENTS, here.address, str(GAMES), *tokens]

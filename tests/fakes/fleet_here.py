@@ -24,6 +24,12 @@ from soulsgraph_clusters.fleet.protocol.tokens import Tokens, write_token_file
 from soulsgraph_clusters.fleet.store import Journal, Spool, StoredChunk
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights, layer_names_at
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+
+#: A stage of the camera alone that no test comes to the end of.
+CAMERA = StageTask(
+    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**9, capacity=1000)}, 10.0
+)
 
 
 def random_weights(task: StageTask, seed: int = 0) -> dict[str, Weights]:
@@ -61,17 +67,17 @@ def playing(
 
 
 @contextmanager
-def played_for(fleet: Fleet, lanes: Sequence[int], speed: float = 50.0, pc: str = "attic") -> Iterator[list[str]]:
-    """Play a PC's games in threads of this process, a simulator for each number of lanes, for a fleet without TLS.
+def played_for(fleet: Fleet, lanes: Sequence[int]) -> Iterator[list[str]]:
+    """Play games of PC attic in threads of this process, a simulator for each number of lanes, by a fleet without TLS.
 
     Yield what the games report; their head may begin to listen later.
     """
-    file, lines = fleet.folder / f"{pc}.token", list[str]()
-    write_token_file(file, Tokens(fleet.folder / fleet.settings.tokens).issue(pc))
+    file, lines = fleet.folder / "attic.token", list[str]()
+    write_token_file(file, Tokens(fleet.folder / fleet.settings.tokens).issue("attic"))
     with ExitStack() as games:
         for number, count in enumerate(lanes, 1):
-            settings = GameSettings(driver="simulator", speed=speed, lanes=count)
-            head, spool = Head(fleet.settings.listen, file), fleet.folder / f"spool-{pc}"
+            settings = GameSettings(driver="simulator", speed=50.0, lanes=count)
+            head, spool = Head(fleet.settings.listen, file), fleet.folder / "spool"
             games.enter_context(playing(head, spool, settings, str(number), lines.append))
         yield lines
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.store import JOURNALED, Journal, Key, Spool, StoredChunk
@@ -14,6 +15,14 @@ def stored(chunk: Chunk, pc: str = "attic", game: str = "1", refused: str = "", 
     """Return a chunk as a journal keeps it."""
     decisions, content = sum(chunk.decisions.values()), None if refused else chunk.SerializeToString()
     return StoredChunk(pc, game, chunk.boot, chunk.sequence, refused or JOURNALED, decisions, first_lane, content)
+
+
+def decided(journal: Journal, sequence: int, **changes: Any) -> Chunk:
+    """Return a chunk of 30 decisions of the lock-on by a journal's attempt, but for what is changed."""
+    values = {"boot": "00000000000000b0", "stage": "lock_on", "attempt": journal.attempt, "weights_version": 1}
+    values |= {"decisions": {"lock_on": 30}, "sequence": sequence} | changes
+    count = min(sum(values["decisions"].values()), 1_000)
+    return Chunk(**{"versions": [values["weights_version"]] * count, "ticks": range(count)} | values)
 
 
 def append(journal: Journal, chunks: Iterable[StoredChunk]) -> list[StoredChunk]:
@@ -34,10 +43,10 @@ def message(chunk: StoredChunk) -> Chunk:
     return found
 
 
-def spooled(spool: Path, game: int = 1) -> set[Key]:
+def spooled(spool: Path) -> set[Key]:
     """Return the chunks of a PC's game that wait in the folder `spool`, which no host uses."""
     found: set[Key] = set()
-    for folder in spool.glob(f"*/game-{game}"):
+    for folder in spool.glob("*/game-1"):
         with closing(Spool(folder)) as own:
             found |= {*own.pending()}
     return found

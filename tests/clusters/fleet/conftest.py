@@ -7,6 +7,7 @@ import grpc
 import pytest
 
 from fakes.fleet_here import GatewayHere, random_weights
+from fakes.stored import decided
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.actor.stream import PLAY
 from soulsgraph_clusters.fleet.gateway import admission, connections, gateway
@@ -114,11 +115,7 @@ class Door(GatewayHere):
         return wire.FromGame(health=wire.Health(**values))
 
     def chunk(self, sequence, **changes):
-        values = {"boot": BOOT, "stage": STAGE, "attempt": self.journal.attempt, "weights_version": 1}
-        values |= {"decisions": {STAGE: 30}, "columns": self._columns, "sequence": sequence} | changes
-        count = min(sum(values["decisions"].values()), 1_000)
-        values = {"versions": [values["weights_version"]] * count, "ticks": range(count)} | values
-        return wire.FromGame(chunk=wire.Chunk(**values))
+        return wire.FromGame(chunk=decided(self.journal, sequence, **{"columns": self._columns} | changes))
 
     def joined(self, address="", **changes):
         """Return a client whose hello was taken, here or by another gateway."""

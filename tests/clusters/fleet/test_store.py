@@ -119,20 +119,6 @@ def test_a_journal_is_the_list_of_what_was_appended_whatever_is_done_to_it(steps
         model.journal.close()
 
 
-def test_a_chunk_whose_content_was_forgotten_is_not_taken_again(tmp_path):
-    journal = Journal(tmp_path, STAGE)
-    append(journal, [record(number, size=5000) for number in range(40)])
-    size = journal.size_bytes
-    journal.prune(30)
-    assert journal.size_bytes < size / 2
-    journal.close()
-    journal = Journal(tmp_path, STAGE)
-    assert journal.first == 30
-    assert append(journal, [record(number) for number in range(41)]) == [record(40)]
-    assert journal.decisions[f"attic/{JOURNALED}"] == 41
-    journal.close()
-
-
 def test_a_full_journal_takes_nothing_until_it_is_pruned_and_loses_nothing(tmp_path):
     most, journal = 300_000, Journal(tmp_path, STAGE, 300_000)
     with pytest.raises(FullDiskError):
@@ -407,45 +393,6 @@ def test_every_decision_put_is_kept_acknowledged_or_counted_as_dropped(steps):
             getattr(model, name)(argument)
             model.check()
         model.spool.close()
-
-
-_PUTTER = """
-import sys
-from itertools import count
-from pathlib import Path
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
-from soulsgraph_clusters.fleet.store import Spool
-
-spool = Spool(Path(sys.argv[1]))
-for number in count():
-    spool.put(Chunk(decisions={"camera": 1}, columns=bytes(10_000)))
-    # One write: an unbuffered Python prints words one by one, and may be killed between two of them.
-    sys.stdout.write(f"{spool.boot} {spool.pending()[-1][1]}\\n")
-    sys.stdout.flush()
-"""
-
-
-def test_a_killed_process_leaves_every_chunk_that_it_had_put(tmp_path):
-    boots = []
-    for run in range(2):
-        with subprocess.Popen([sys.executable, "-c", _PUTTER, tmp_path], stdout=subprocess.PIPE, text=True) as process:
-            lines = [process.stdout.readline() for _ in range(5 + 3 * run)]
-            os.kill(process.pid, signal.SIGKILL)
-            lines += process.stdout.readlines()
-        assert process.wait(PATIENCE_S) == -signal.SIGKILL
-        boot, reported = lines[-1].split()
-        boots.append(boot)
-        # On a full disk too.
-        with files_to(0):
-            spool = Spool(tmp_path)
-        found = [number for one, number in spool.pending() if one == boot]
-        assert found == [*range(1, len(found) + 1)]
-        assert int(reported) <= len(found) <= int(reported) + 1
-        assert None not in contents(spool)
-        # Older boots are sent first.
-        order = [boots.index(one) for one, _ in spool.pending()]
-        assert order == sorted(order)
-        spool.close()
 
 
 @pytest.mark.parametrize("room", [0, 100, 3000])

@@ -8,21 +8,16 @@ from datetime import UTC, datetime
 import pytest
 
 from fakes.clusters import Program
-from fakes.fleet_here import GatewayHere
+from fakes.fleet_here import CAMERA, GatewayHere
 from fakes.fleet_in_folder import SOULSGRAPH
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.protocol import messages
-from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.fleet.store import Spool
-from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-
-NUMBERS = DQNHyperparameters(budget=10**9, capacity=1000)
-TASK = StageTask("iudex-phase1", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
 
 
 @pytest.fixture
 def here(tmp_path):
-    with GatewayHere(tmp_path, TASK) as here:
+    with GatewayHere(tmp_path, CAMERA) as here:
         yield here
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
-from fakes.fleet_here import GatewayHere
+from fakes.fleet_here import CAMERA, GatewayHere
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.actor import host, process
 from soulsgraph_clusters.fleet.actor.host import HostOptions, PCGame, ask
@@ -20,14 +20,8 @@ from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.gateway import UNKNOWN_TOKEN
 from soulsgraph_clusters.fleet.protocol.certificates import CERTIFICATE, KEY, make_certificate
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, SERVICE, FleetError, FleetSettings
-from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.fleet.protocol.tokens import Tokens, write_token_file
 from soulsgraph_envs.games.link import GameSettings
-from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-
-TASK = StageTask(
-    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**9, capacity=1000)}, 10.0
-)
 
 
 def has_ipv6():
@@ -134,9 +128,20 @@ def test_a_message_that_is_not_whole_is_the_end():
             read_message(io.BytesIO(whole[:size]))
 
 
-def _answer(folder, answer):
-    """Ask a head that answers so, and return the error's text."""
-    write_token_file(folder / "token", Tokens(folder / "tokens.json").issue("attic"))
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (lambda _, context: context.abort(grpc.StatusCode.UNAUTHENTICATED, UNKNOWN_TOKEN), UNKNOWN_TOKEN),
+        (lambda *_: iter(()), "127.0.0.1"),
+        # Of several lines, as Windows has them.
+        (
+            lambda _, context: context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "Connection refused.\r\n -- 10061"),
+            "Connection refused. -- 10061",
+        ),
+    ],
+)
+def test_what_a_head_answers_instead_of_a_stage_is_one_line(tmp_path, answer, line):
+    write_token_file(tmp_path / "token", Tokens(tmp_path / "tokens.json").issue("attic"))
     server = grpc.server(ThreadPoolExecutor(1))
     handler = grpc.stream_stream_rpc_method_handler(answer)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),))
@@ -144,26 +149,10 @@ def _answer(folder, answer):
     server.start()
     try:
         with pytest.raises(FleetError) as refused:
-            ask(HostOptions(f"127.0.0.1:{port}", folder / "token", folder / "games.toml"))
+            ask(HostOptions(f"127.0.0.1:{port}", tmp_path / "token", tmp_path / "games.toml"))
     finally:
         server.stop(0).wait()
-    return str(refused.value)
-
-
-def test_a_refused_token_is_one_sentence(tmp_path):
-    found = _answer(tmp_path, lambda messages, context: context.abort(grpc.StatusCode.UNAUTHENTICATED, UNKNOWN_TOKEN))
-    assert found.endswith(UNKNOWN_TOKEN)
-
-
-def test_a_head_that_ends_the_stream_without_an_answer_is_an_error(tmp_path):
-    assert "127.0.0.1" in _answer(tmp_path, lambda messages, context: iter(()))
-
-
-def test_a_reason_of_several_lines_as_windows_has_them_becomes_one(tmp_path):
-    def refuse(messages, context):
-        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "Connection refused.\r\n -- 10061")
-
-    assert "Connection refused. -- 10061" in _answer(tmp_path, refuse)
+    assert line in str(refused.value)
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 on its loopback")
@@ -172,7 +161,7 @@ def test_a_pc_that_has_ipv6_alone_plays_by_tls_and_is_shown_with_its_address(tmp
     make_certificate(tmp_path, ["::1"])
     settings = FleetSettings(certificate=CERTIFICATE, key=KEY)
     (tmp_path / "games.toml").write_text('[[games]]\ndriver = "simulator"\nspeed = 50.0\n')
-    with GatewayHere(tmp_path, TASK, settings, host="[::1]") as here:
+    with GatewayHere(tmp_path, CAMERA, settings, host="[::1]") as here:
         here.publish()
         files = here.token_file(), tmp_path / "games.toml", tmp_path / CERTIFICATE
         options = HostOptions(here.address, *files, spool=tmp_path / "spool")

@@ -1,15 +1,12 @@
 """A game that plays for a gateway: paused by a person, drained by the head, broken, and back again."""
 
-import itertools
-import sys
-import threading
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from fakes.fleet_here import GatewayHere, playing, random_weights
+from fakes.fleet_here import CAMERA, GatewayHere, playing, random_weights
 from fakes.realtime import FakeLink
 from fakes.stored import message
 from fakes.waiting import until
@@ -19,7 +16,6 @@ from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway import connections
 from soulsgraph_clusters.fleet.gateway import gateway as module
 from soulsgraph_clusters.fleet.gateway.gateway import Preflight
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Hello
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
@@ -30,11 +26,7 @@ from soulsgraph_envs.games.live_game import LiveGame
 from soulsgraph_envs.games.opening import open_game
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.learning import real_time
-from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
-TASK = StageTask(
-    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**6, capacity=1000)}, 10.0
-)
 #: Decisions of a fight: the camera has one every tick.
 HORIZON = make_skill("camera").horizon
 FAST = GameSettings(driver="simulator", speed=50.0)
@@ -67,7 +59,7 @@ def quick(monkeypatch):
 
 @pytest.fixture
 def head(tmp_path):
-    with Played(tmp_path, TASK) as head:
+    with Played(tmp_path, CAMERA) as head:
         yield head
 
 
@@ -181,31 +173,6 @@ def test_a_preflight_names_who_is_there_and_who_is_missing(tmp_path):
         until(lambda: any("that was all" in line for line in lines), "the reason why nothing is played")
 
 
-def test_who_is_missing_can_be_asked_while_games_come(tmp_path):
-    before_s = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    preflight = Preflight(Fleet(FleetSettings(listen="127.0.0.1:0", pcs=("attic",)), tmp_path))
-    over = threading.Event()
-
-    def come():
-        for number in itertools.count():
-            preflight.games[f"den/{number % 1000}"] = Hello()
-            preflight.games.pop(f"den/{(number + 500) % 1000}", None)
-            if over.is_set():
-                return
-
-    coming = threading.Thread(target=come)
-    coming.start()
-    try:
-        found = [preflight.missing for _ in range(500)]
-    finally:
-        sys.setswitchinterval(before_s)
-        over.set()
-        coming.join()
-        preflight.stop("that was all")
-    assert found == [{"attic": "has no token"}] * 500
-
-
 def test_what_is_played_by_altered_weights_of_a_frozen_skill_is_refused_and_the_game_gets_them_anew(
     tmp_path, monkeypatch
 ):
@@ -217,7 +184,7 @@ def test_what_is_played_by_altered_weights_of_a_frozen_skill_is_refused_and_the_
 
     monkeypatch.setattr(StageTask, "sampler", kept)
     task = StageTask(
-        "iudex-phase1", {"camera": "camera", "lock_on": "lock_on"}, {"lock_on": TASK.learns["camera"]}, 10.0
+        "iudex-phase1", {"camera": "camera", "lock_on": "lock_on"}, {"lock_on": CAMERA.learns["camera"]}, 10.0
     )
     with Played(tmp_path, task) as head:
         head.play(replace(FAST, lanes=2))

@@ -5,7 +5,7 @@ import pytest
 from safetensors.numpy import load, save
 
 from fakes.fleet_here import random_weights
-from fakes.stored import message
+from fakes.stored import decided, message
 from soulsgraph_clusters.fleet.gateway.admission import ALTERED, MALFORMED, OTHER_STAGE, STALE, Admission
 from soulsgraph_clusters.fleet.gateway.connections import Connection
 from soulsgraph_clusters.fleet.gateway.runner import read_chunk
@@ -37,11 +37,7 @@ class Stage:
         return self.admission.task_for(self.game(**values))
 
     def chunk(self, sequence, **changes):
-        values = {"boot": BOOT, "stage": STAGE, "attempt": self.journal.attempt, "weights_version": 1}
-        values |= {"decisions": {STAGE: 30}, "columns": self._columns, "sequence": sequence} | changes
-        count = min(sum(values["decisions"].values()), 1_000)
-        values = {"versions": [values["weights_version"]] * count, "ticks": range(count)} | values
-        return wire.Chunk(**values)
+        return decided(self.journal, sequence, **{"columns": self._columns} | changes)
 
     def take(self, game, *chunks, now_s=0.0):
         """Write chunks of a game in one group, and return the refused decisions by reason."""
@@ -150,13 +146,6 @@ def test_a_chunk_of_another_stage_or_with_more_than_any_is_refused_by_name_and_k
     # Once more it is the same chunk.
     stage.take(game, stage.chunk(1, **change), stage.chunk(3))
     assert stage.verdicts() == [(1, verdict), (2, ""), (3, "")]
-
-
-def test_a_verdict_stands_when_a_chunk_is_sent_again(stage):
-    game = stage.game()
-    stage.take(game, stage.chunk(1, columns=b"other"))
-    assert stage.take(game, stage.chunk(1)) == {}
-    assert stage.verdicts() == [(1, MALFORMED)]
 
 
 def test_a_chunk_of_stale_weights_is_refused_and_one_of_fresh_weights_is_not(begin):

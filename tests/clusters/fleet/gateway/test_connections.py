@@ -4,31 +4,10 @@ import asyncio
 
 import pytest
 
-from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway.connections import Connection
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 
 OTHER_BOOT = "00000000000000b1"
-
-
-def riding(client):
-    """Return the sequences that were acknowledged beside another message or none, and the kind of that."""
-    return [
-        (message.WhichOneof("message"), [one for answer in message.acknowledged for one in answer.sequences])
-        for message in [*client.received]
-        if message.acknowledged
-    ]
-
-
-def test_acknowledgements_ride_on_the_next_weights(door, monkeypatch):
-    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.RIDE_WITHIN_S", 3600.0)
-    client = door.joined()
-    client.send(*(door.chunk(sequence) for sequence in (1, 2)), door.chunk(9, boot="00000000000000b2"))
-    until(lambda: len(door.verdicts()) == 3, "the chunks")
-    assert not riding(client)
-    door.publish()
-    until(lambda: riding(client), "acknowledgements")
-    assert [(kind, sorted(told)) for kind, told in riding(client)] == [("weights", [1, 2, 9])]
 
 
 def test_each_acknowledgement_waits_its_own_time_for_weights_and_is_sent_alone_where_none_come(monkeypatch):

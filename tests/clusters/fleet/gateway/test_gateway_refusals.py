@@ -1,10 +1,8 @@
 """Who and what a gateway refuses, and that another PC plays on; test_messages.py has every field's bounds."""
 
 import json
-import socket
 import threading
 import time
-from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -13,7 +11,7 @@ from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway import gateway as gateway_module
 from soulsgraph_clusters.fleet.gateway import runner
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway, host_of
-from soulsgraph_clusters.fleet.protocol.certificates import channel_credentials, make_certificate
+from soulsgraph_clusters.fleet.protocol.certificates import make_certificate
 from soulsgraph_clusters.fleet.protocol.settings import HELD_FOR_S, Fleet, FleetError, FleetSettings, InUseError
 
 # Tokens and certificates.
@@ -88,27 +86,6 @@ def test_an_address_that_is_not_this_machines_is_refused_at_once(tmp_path, liste
         runner._patiently(lambda: Gateway(fleet, None))
     assert not isinstance(found.value, InUseError)
     assert time.monotonic() - began_s < HELD_FOR_S
-
-
-def test_plaintext_at_a_port_with_tls_is_refused_and_tls_goes_on(open_door, tmp_path):
-    make_certificate(tmp_path, ["127.0.0.1"])
-    door = open_door(settings=FleetSettings(certificate="head.pem", key="head.key"))
-    plain = door.client(door.hello())
-    assert plain.refusal().startswith("UNAVAILABLE")
-    assert door.gateway.connections.live == []
-    client = door.client(door.hello(), credentials=channel_credentials(tmp_path / "head.pem"))
-    client.wait("task")
-    client.send(door.chunk(1))
-    assert client.acknowledged(1) == {}
-
-
-def test_bytes_that_are_not_even_http_leave_the_gateway_serving(door):
-    with ExitStack() as connections:
-        # The first says nothing at all.
-        for sent in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", bytes(9000)):
-            connection = connections.enter_context(socket.create_connection(("127.0.0.1", door.gateway.port)))
-            connection.sendall(sent)
-        door.check_that_it_serves()
 
 
 # Hellos.

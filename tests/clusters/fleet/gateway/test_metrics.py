@@ -10,19 +10,16 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fakes.fleet_here import CAMERA
 from soulsgraph_clusters.fleet.gateway.metrics import Exporter
 from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 from soulsgraph_clusters.fleet.protocol.certificates import CERTIFICATE, KEY, make_certificate
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, InUseError
-from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.skills import SkillOptions
-from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
-NUMBERS = DQNHyperparameters(budget=10**9, capacity=1000)
-TASK = StageTask("iudex-phase1", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
 LABELS = "pc", "game", "phase", "reason", "verdict", "state", "version", "address", "driver"
 PLAYING = GameStatus(
     "attic/1",
@@ -113,9 +110,9 @@ def test_a_port_in_use_is_refused():
 def test_a_stages_gateway_serves_its_figures_until_the_stage_is_over(tmp_path):
     port = free_port()
     settings = FleetSettings(listen="127.0.0.1:0", metrics=f"127.0.0.1:{port}")
-    stage = FleetStage(Fleet(settings, tmp_path), tmp_path / "journal", "camera", TASK.scenario, SkillOptions())
+    stage = FleetStage(Fleet(settings, tmp_path), tmp_path / "journal", "camera", CAMERA.scenario, SkillOptions())
     config = FleetDQN.get_default_config().debugging(log_level="ERROR")
-    config = config.stage(TASK.skills, NUMBERS, steps_per_round=64, seed=1)
+    config = config.stage(CAMERA.skills, CAMERA.learns["camera"], steps_per_round=64, seed=1)
     config = config.env_runners(env_runner_cls=GatewayRunner).environment(env_config={FLEET: stage})
     algorithm = config.build_algo()
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:

@@ -144,23 +144,6 @@ def test_a_frozen_game_is_named_and_plays_on_when_it_can(build, lines, monkeypat
 
 
 @pytest.mark.slow
-def test_a_game_that_cannot_be_opened_is_named_and_tried_again_while_the_other_plays(build, lines):
-    algorithm = build((GameSettings("memory", display=":9999"), GAMES[0]))
-    algorithm._iteration_end = 10**9
-    play(algorithm, 100)
-    # The rows are of one moment, in the order in which the games joined; the line has its own.
-    until(
-        lambda: (
-            algorithm.training_step()
-            or {name: row.state for name, row in _rows(algorithm).items()}
-            == {"here/1": State.BROKEN, "here/2": State.PLAYING}
-        ),
-        "a game that cannot play beside one that does",
-    )
-    until(lambda: any("here/1" in line and ":9999" in line for line in lines()), "its name")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("setup", [0.1], indirect=True)
 def test_a_kill_costs_nothing_that_was_in_the_journal(setup, build, tmp_path):
     algorithm = build()

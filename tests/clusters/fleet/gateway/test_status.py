@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fakes.fleet_here import GatewayHere, playing
+from fakes.fleet_here import CAMERA, GatewayHere, playing
 from fakes.stored import append, stored
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway.admission import Admission
@@ -12,13 +12,9 @@ from soulsgraph_clusters.fleet.gateway.connections import Connection, Connection
 from soulsgraph_clusters.fleet.gateway.status import REFUSED_FOR_S, STATUS_FILE, FleetStatus, StatusWriter, read_status
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Health, Hello
 from soulsgraph_clusters.fleet.protocol.settings import FleetSettings
-from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.fleet.store import Journal
 from soulsgraph_envs.games.link import GameSettings
-from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
-NUMBERS = DQNHyperparameters(budget=10**9, capacity=1000)
-TASK = StageTask("iudex-phase1", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
 FAST = GameSettings(driver="simulator", speed=20.0, lanes=2)
 
 
@@ -27,7 +23,7 @@ class Here:
 
     def __init__(self, folder, pcs=()):
         self.journal, self.connections = Journal(folder / "journal" / "camera", "camera"), Connections()
-        self.admission = Admission(self.journal, TASK, 0, FleetSettings(pcs=tuple(pcs)))
+        self.admission = Admission(self.journal, CAMERA, 0, FleetSettings(pcs=tuple(pcs)))
         self.begin_anew()
 
     def begin_anew(self):
@@ -120,7 +116,7 @@ def test_a_status_that_cannot_be_written_is_returned_all_the_same(here):
 
 
 def test_a_game_that_plays_says_how_it_does_and_keeps_its_last_row_once_it_is_gone(tmp_path):
-    with GatewayHere(tmp_path, TASK) as here:
+    with GatewayHere(tmp_path, CAMERA) as here:
 
         def row():
             return next((game for game in here.status.describe(1).games if game.name == "attic/1"), None)

@@ -3,7 +3,6 @@ import shutil
 import threading
 import time
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -87,14 +86,6 @@ def test_what_arrives_together_changes_no_weight(stage, weights, monkeypatch):
     assert _equal(_weights(_trained(stage)), weights)
 
 
-def test_another_journal_leads_to_other_weights(stage, weights):
-    algorithm = _algorithm(stage)
-    algorithm.position = 4
-    while not algorithm.finished:
-        algorithm.train()
-    assert not _equal(_weights(algorithm), weights)
-
-
 def test_what_was_played_on_top_of_other_frozen_weights_is_not_learned(stage):
     algorithm = _algorithm(stage)
     frozen = algorithm._frozen
@@ -155,20 +146,6 @@ def _saves(algorithm, folder):
             positions.append(algorithm.position)
             assert not algorithm.checkpoint_due
     return positions
-
-
-def test_a_checkpoint_is_due_for_each_quarter_of_the_journal_and_changes_no_weight(stage, weights, tmp_path):
-    journal = Journal(stage.journal, "lock_on", reading=True)
-    sizes = [len(chunk.content or b"") for chunk in journal.read(0, 1000)]
-    journal.close()
-    settings = FleetSettings(journal_mb=0.1)
-    algorithm = _algorithm(replace(stage, fleet=Fleet(settings, stage.fleet.folder)))
-    positions = _saves(algorithm, tmp_path)
-    between = [sum(sizes[before:after]) for before, after in pairwise([0, *positions])]
-    assert len(between) > 3
-    # A round goes on to its last whole chunk.
-    assert all(25_000 < each < 60_000 for each in between)
-    assert _equal(_weights(algorithm), weights)
 
 
 class GatewayInDriver(GatewayRunner):

@@ -76,37 +76,6 @@ def test_fights_under_way_are_lost_with_their_game_and_counted_as_lost():
     assert fights.over
 
 
-def _evaluations(rounds, wanted, lanes, seed):
-    """Play fights of which the won ones take nine times as long; return wins and fights that count, and first wins."""
-    generator = np.random.default_rng(seed)
-    wins = np.zeros((3, rounds))
-    for round_ in range(rounds):
-        won = generator.random((lanes, wanted + 1)) < 0.5
-        ends = np.cumsum(np.where(won, 9.0, 1.0) * generator.uniform(0.5, 1.5, won.shape), axis=1)
-        order = np.argsort(ends, axis=None)
-        lane, number = np.unravel_index(order, ends.shape)
-        fights = Fights(wanted)
-        fights.see("attic/1", lanes, 0.0)
-        counts = fights.take("attic/1", PLAY, lane.tolist(), 0.0)
-        assert fights.over
-        outcomes = won[lane, number]
-        wins[:, round_] = outcomes[counts].sum(), counts.sum(), outcomes[:wanted].sum()
-    return wins
-
-
-def test_fights_that_count_are_no_shorter_than_others():
-    # Every fight is won with probability a half, whatever counts: the sum of (won - 1/2) over the fights that count has
-    # mean 0 (Wald's identity). Seed 12, 400 evaluations of 20 fights in 16 lanes; a false alarm is 4.5 standard errors
-    # away, once in 150,000 seeds. The first 20 fights that end are won far more seldom: the check can fail.
-    wins, count, first = _evaluations(400, 20, 16, seed=12)
-    excess = wins - 0.5 * count
-    assert abs(excess.mean()) < 4.5 * excess.std() / np.sqrt(len(excess))
-    biased = first - 10.0
-    assert biased.mean() < -20.0 * biased.std() / np.sqrt(len(biased))
-    assert count.min() >= 20
-    assert count.max() <= 20 + 15
-
-
 def test_a_task_of_an_evaluation_is_the_scenario_as_it_is():
     assert TASK.ground.start == "long"
     assert not TASK.ground.refill

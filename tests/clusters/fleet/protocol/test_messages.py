@@ -3,7 +3,7 @@
 import pytest
 
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.messages import CODE, check_chunk, check_hello, parse_message
+from soulsgraph_clusters.fleet.protocol.messages import CODE, check_chunk, check_hello
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, FleetSettings, play_digest
 
 _BOOT = "0123456789abcdef"
@@ -64,9 +64,3 @@ def test_a_chunk_of_which_nobody_could_say_which_it_is_is_refused(changes):
     check_chunk(wire.Chunk(boot=_BOOT, sequence=2**63 - 1))
     with pytest.raises(FleetError, match="boot"):
         check_chunk(wire.Chunk(**{"boot": _BOOT} | changes))
-
-
-@pytest.mark.parametrize("data", [b"\x00garbage", b"\x12\xff\xff\xff\xff\x7f"])
-def test_bytes_that_are_no_message_are_refused(data):
-    with pytest.raises(FleetError):
-        parse_message(wire.FromGame, data, "PC")

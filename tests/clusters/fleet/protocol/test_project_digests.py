@@ -3,18 +3,12 @@
 import json
 import subprocess
 import sys
-from contextlib import ExitStack
 
 import pytest
 
-from fakes.fleet_here import playing
 from fakes.projects import forget_project
-from fakes.waiting import until
 from soulsgraph.project import begin_project
-from soulsgraph_clusters.fleet.actor.stream import Head
-from soulsgraph_clusters.fleet.gateway.gateway import Preflight
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Hello
-from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import (
     StageTask,
     make_hello,
@@ -22,14 +16,11 @@ from soulsgraph_clusters.fleet.protocol.task import (
     project_problem,
     projects_of_hello,
 )
-from soulsgraph_clusters.fleet.protocol.tokens import Tokens, write_token_file
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.agents.projects import load_project, loaded_projects, take_over
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 PLAYS = {name: name for name in ("camera", "lock_on", "movement", "parry")}
-FAST = GameSettings(driver="simulator", speed=50.0, lanes=2)
 
 
 @pytest.fixture
@@ -97,18 +88,9 @@ def test_a_hello_names_what_is_loaded_and_what_is_no_name_or_digest_is_left_out(
 
 
 @pytest.mark.parametrize(("needed", "lacks"), [("fencing", ""), ("other fencing", "fencing"), ("riding", "riding")])
-def test_a_preflight_learns_the_projects_of_every_game(folder, tmp_path, needed, lacks):
-    settings, spool = FleetSettings(listen="127.0.0.1:0", pcs=("attic",)), tmp_path / "spool"
-    write_token_file(tmp_path / "attic.token", Tokens(tmp_path / settings.tokens).issue("attic"))
+def test_a_game_without_a_needed_project_is_told_which(folder, needed, lacks):
     wanted = project_digests() if needed == "fencing" else {needed.removeprefix("other "): "0" * 64}
-    with ExitStack() as open_things:
-        preflight = Preflight(Fleet(settings, tmp_path))
-        open_things.callback(preflight.stop, "that was all")
-        head = Head(f"127.0.0.1:{preflight.port}", tmp_path / "attic.token")
-        open_things.enter_context(playing(head, spool, FAST))
-        until(lambda: preflight.games, "an answer")
-        (hello,) = preflight.games.values()
-    problem = project_problem(wanted, projects_of_hello(hello))
+    problem = project_problem(wanted, projects_of_hello(make_hello("1", "simulator", 1)))
     assert lacks in problem
     assert bool(problem) == bool(lacks)
 
