@@ -14,6 +14,7 @@ _HEAVY = (
     "scipy.stats",
     "filelock",
     "grpc",
+    "pysiphon",
     "pygame",
 )
 _FACES = """

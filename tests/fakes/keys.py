@@ -113,7 +113,7 @@ class FakeUser32(SimpleNamespace):
     front: bool
     minimised: bool
 
-    def __init__(self, handle: int, width: int = 800, height: int = 450) -> None:
+    def __init__(self, handle: int) -> None:
         # Functions and no methods: their callers set restype on them.
         super().__init__(
             IsWindow=lambda asked: self._is_here(asked),
@@ -121,7 +121,7 @@ class FakeUser32(SimpleNamespace):
             GetForegroundWindow=lambda: handle if self.front else 0,
             SetForegroundWindow=lambda asked: self._set(asked, front=True),
             ShowWindow=lambda asked, command: self._set(asked, minimised=command != 9),
-            GetClientRect=lambda asked, to: self._fill(asked, to, right=width, bottom=height),
+            GetClientRect=lambda asked, to: self._fill(asked, to, right=800, bottom=450),
             ClientToScreen=lambda asked, to: self._fill(asked, to, x=0, y=0),
         )
         self.handle = handle
@@ -147,13 +147,13 @@ class PlainWindow:
 
     RED, GREEN = 0xC02010, 0x10C020
 
-    def __init__(self, display: str, title: str, x: int = 30, y: int = 20, pid: int = 0) -> None:
+    def __init__(self, display: str, title: str, x: int = 30, pid: int = 0) -> None:
         from Xlib import X, Xatom
 
         self._display = open_display(display)
         screen = self._display.screen()
         look = {"background_pixel": self.RED, "event_mask": X.KeyPressMask | X.KeyReleaseMask}
-        window = screen.root.create_window(x, y, 80, 50, 0, screen.root_depth, **look)
+        window = screen.root.create_window(x, 20, 80, 50, 0, screen.root_depth, **look)
         window.set_wm_name(title)
         if pid:
             window.change_property(self._display.intern_atom("_NET_WM_PID"), Xatom.CARDINAL, 32, [pid])

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fakes.games import FakeGame
+from fakes.games import LossyGame
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.probe import BlowDoubt, Focus, Probe
 from soulsgraph_envs.combat.rollout import Rollout
@@ -91,7 +91,7 @@ def test_play_is_what_it_was(name: str) -> None:
 
 
 def test_an_oracle_needs_a_game_that_tells_its_future_and_a_reference_a_skill_that_has_one() -> None:
-    combat = Combat(FakeGame(), [make_skill("dodge")], _SCATTERED, Horizon("dodge", 10))
+    combat = Combat(LossyGame(Simulator(1), {}), [make_skill("dodge")], _SCATTERED, Horizon("dodge", 10))
     combat.begin(np.arange(1), np.zeros(1, np.uint64))
     combat.due[:] = True
     with pytest.raises(GameError, match="simulator"):

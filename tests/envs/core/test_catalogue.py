@@ -30,25 +30,6 @@ def test_every_shipped_scenario_is_sound() -> None:
         assert load_scenario(name).name == name
 
 
-def test_phases_are_the_papers() -> None:
-    first, second = map(load_scenario, PHASES)
-    assert (first.flasks, first.boss_hp, first.death_hp_ratio) == (1, (1037.0, 622.0), 0.05)
-    assert (second.flasks, second.boss_hp, second.death_hp_ratio) == (2, (560.0, 60.0), 0.05)
-    assert first.boss_hp_full == second.boss_hp_full == 1037.0
-    assert first.arena.centre_m == (142.0, 595.0)
-    assert first.starts["mid"].distance_m == (5.0, 7.0)
-
-
-def test_knight_has_the_games_numbers() -> None:
-    knight = load_player("knight")
-    assert (knight.body.hp, knight.body.stamina, knight.estus_heal) == (454.0, 95.0, 250.0)
-    light = knight.animations.light_1
-    assert (light.attack_s, light.roll_s, light.move_s) == (0.63, 0.80, 1.03)
-    # What its file leaves out binds and hits nothing.
-    idle = knight.animations.idle
-    assert (idle.attack_s, idle.roll_s, idle.move_s, idle.hit_s) == (0.0, 0.0, 0.0, -1.0)
-
-
 def test_phases_share_the_ids_of_shared_moves_and_count_without_gaps() -> None:
     first, second = map(load_boss, PHASES)
     titles = [{move.id: move.title for move in boss.moves} for boss in (first, second)]

@@ -11,19 +11,12 @@ from soulsgraph_envs.games.address_map import compile_pattern, is_pattern, load_
 IUDEX = "dark-souls-3-1.15.2"
 CHAINS = {
     "player_hp": ("world", (0x80, 0x1F90, 0x18, 0xD8)),
-    "player_stamina_max": ("world", (0x80, 0x1F90, 0x18, 0xF4)),
     "player_x": ("world", (0x40, 0x28, 0x80)),
-    "player_z": ("world", (0x40, 0x28, 0x84)),
-    "player_y": ("world", (0x40, 0x28, 0x88)),
     "player_animation": ("world", (0x80, 0x1F90, 0x28, 0x898)),
-    "player_animation_length_s": ("world", (0x80, 0x1F90, 0x10, 0x2C)),
-    "player_no_gravity": ("world", (0x80, 0x1A08)),
     "boss_hp_max": ("enemies", (0, 0x320, 0, 0x1F90, 0x18, 0xE0)),
-    "boss_angle": ("enemies", (0, 0x320, 0, 0x1F90, 0x68, 0x74)),
     "boss_attack_id_fallback": ("enemies", (0, 0x320, 0, 0x58, 0x320, 0x7438)),
     "camera_position_y": ("camera", (0x10, 0x568, 0x128)),
     "locked": ("lock_on", (0x2821,)),
-    "no_ai": ("debug_flags", (0xD,)),
     "boss_flags": ("event_flags", (0, 0x5A67)),
     "flasks": ("game_data", (0x10,)),
 }

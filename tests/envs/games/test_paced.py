@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from fakes.realtime import FakeTime
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.games.cycle_timer import StoppedError, stoppable
 from soulsgraph_envs.games.link import GameSettings, load_games
 from soulsgraph_envs.games.live_game import PacedSimulator
-from soulsgraph_envs.games.opening import check_games, make_game, open_game
+from soulsgraph_envs.games.opening import make_game, open_game
 from soulsgraph_envs.testing import check_game, play, sample_controls
 
 SCENARIO = load_scenario("iudex-phase1")
@@ -89,18 +89,6 @@ def games_file(folder: Path, *lines: str) -> Path:
     return file
 
 
-def test_lanes_and_speed_are_taken_from_the_games_file(tmp_path: Path) -> None:
-    file = games_file(
-        tmp_path, 'driver = "simulator"', "lanes = 256", "speed = 100.0", "[[games]]", 'driver = "simulator"'
-    )
-    first, second = load_games(file)
-    check_games([first, second])
-    game = open_game(first)
-    assert isinstance(game, PacedSimulator)
-    assert (game.lanes, game.timer.period_s) == (256, pytest.approx(0.001))
-    assert (second.lanes, second.speed) == (1, 1.0)
-
-
 @pytest.mark.parametrize(
     ("lines", "named"),
     [
@@ -117,8 +105,3 @@ def test_values_that_no_game_can_have_are_refused_by_file_and_key(tmp_path: Path
     file = games_file(tmp_path, *lines)
     with pytest.raises(SoulsGraphError, match=rf"{file}.*\b{named}\b"):
         load_games(file)
-
-
-def test_a_driver_that_is_none_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match="simulators"):
-        open_game(replace(SETTINGS, driver="simulators", lanes=1))

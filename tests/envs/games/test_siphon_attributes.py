@@ -9,20 +9,9 @@ import pytest
 from soulsgraph_envs.core.config import find, shipped_names
 from soulsgraph_envs.core.errors import DataError, UnknownNameError
 from soulsgraph_envs.games.link import FIELDS
-from soulsgraph_envs.games.siphon_attributes import Attribute, load_attributes
+from soulsgraph_envs.games.siphon_attributes import load_attributes
 
 ELDEN_RING = "elden-ring-1.16.1"
-
-
-def test_elden_ring_file_has_the_published_attributes() -> None:
-    attributes = load_attributes(ELDEN_RING).attributes
-    hero = "48 8B 05 ?? ?? ?? ?? 48 85 C0 74 0F 48 39 88"
-    assert attributes["HeroHp"] == Attribute((0x10EF8, 0x0, 0x190, 0x0, 0x138), "int", hero)
-    assert attributes["HeroAnimLength"] == Attribute((0x10EF8, 0x0, 0x190, 0x18, 0x24), "float", hero)
-    target = Attribute((0x190, 0x68, 0xA8, 0x18, 0x88), "float", "48 8B 48 08 49 89 8D", method="dll")
-    assert attributes["NpcLocalPosY"] == target
-    assert (attributes["gameSpeedFlag"].type, attributes["gameSpeedFlag"].offsets) == ("bool", (0x2D0,))
-    assert not {"camera_x", "locked", "flasks"} & load_attributes(ELDEN_RING).supplies
 
 
 @pytest.mark.parametrize("name", shipped_names("attribute file"))

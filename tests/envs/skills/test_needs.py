@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from fakes.games import FakeGame
+from fakes.games import LossyGame
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import Capabilities
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import MADE_OF, RAW_SIZE, Column, Raw, state_rows
+from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, make_skill
 from soulsgraph_envs.skills.skill import Decisions
 
@@ -54,14 +55,10 @@ def test_observation_and_reward_depend_on_what_is_needed_only(skill):
     assert np.array_equal(*paid)
 
 
-class CameralessGame(FakeGame):
-    capabilities = Capabilities(
-        supplies=frozenset(Raw.__members__) - {"CAMERA_X", "CAMERA_Y", "CAMERA_Z", "LOCKED", "FLASKS"}
-    )
-
-
 def test_skills_that_need_what_a_game_does_not_supply_are_refused_by_name():
+    game, missing = LossyGame(Simulator(1), {}), {"CAMERA_X", "CAMERA_Y", "CAMERA_Z", "LOCKED", "FLASKS"}
+    game.capabilities = Capabilities(supplies=frozenset(Raw.__members__) - missing)
     for skill, value in (("camera", "CAMERA_X"), ("lock_on", "LOCKED"), ("heal_attack", "FLASKS")):
         with pytest.raises(GameError, match=f"{skill}.* {value}"):
-            Combat(CameralessGame(), SKILLS[:5], SCENARIO, Horizon("heal_attack", 10))
-    Combat(CameralessGame(), SKILLS[2:4], SCENARIO, Horizon("dodge", 10))
+            Combat(game, SKILLS[:5], SCENARIO, Horizon("heal_attack", 10))
+    Combat(game, SKILLS[2:4], SCENARIO, Horizon("dodge", 10))

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
-import gymnasium
 import pytest
 
 from soulsgraph_envs import eldengym
@@ -17,23 +13,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning"),
     pytest.mark.filterwarnings("ignore:.*WARN.*:UserWarning"),
 ]
-
-
-def test_importing_it_loads_no_learning_library_and_no_client() -> None:
-    code = (
-        "import sys; from soulsgraph_envs import eldengym; import soulsgraph_envs.compat.eldengym.wrappers; "
-        "eldengym.make('Margit-v0', driver='simulator').reset(seed=0); "
-        "print([name for name in ('torch', 'ray', 'grpc', 'pysiphon', 'Xlib', 'pygame') if name in sys.modules])"
-    )
-    found = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{"observation_mode": "rgb"}, {}, {"action_mode": "multi_binary"}])
-def test_stable_baselines_accepts_it(options: dict[str, Any]) -> None:
-    env = gymnasium.make("EldenGym-v0", scenario_name="margit", driver="simulator", **options)
-    pytest.importorskip("stable_baselines3.common.env_checker").check_env(env)
 
 
 def test_the_originals_names_are_imported_from_here() -> None:

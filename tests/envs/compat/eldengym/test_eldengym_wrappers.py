@@ -163,13 +163,10 @@ CORNER = ArenaBoundary([(0, 0), (10, 0), (10, 4), (4, 4), (4, 10), (0, 10)])
 )
 def test_signed_distances_are_exact(point: tuple[float, float], distance: float, normal: tuple[float, float]) -> None:
     assert SQUARE.query_sdf(*point) == pytest.approx((distance, *normal))
-    assert SQUARE.nearest_distance(*point) == pytest.approx(distance)
     assert SQUARE.get_sdf_normal(*point) == pytest.approx(normal)
-    assert SQUARE.is_inside(*point) == (distance < 0)
     inside, nearest = CORNER.query_batch([(2, 8), (8, 8), (8, 2)])
     assert inside.tolist() == [True, False, True]
     assert nearest.tolist() == pytest.approx([2.0, 4.0, 2.0])
-    # The map shows (y, -x).
 
 
 @pytest.mark.parametrize(

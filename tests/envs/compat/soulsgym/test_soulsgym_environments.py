@@ -129,18 +129,16 @@ def test_every_action_does_something_on_the_simulator():
 
 
 def test_the_shape_and_the_figures_are_soulsgyms():
-    env, spaces = IudexEnv, IudexEnv().observation_space.spaces
-    assert env().action_space == gymnasium.spaces.Discrete(20)
+    env = IudexEnv()
+    spaces = env.observation_space.spaces
+    assert env.action_space == gymnasium.spaces.Discrete(20)
     assert spaces["phase"] == gymnasium.spaces.Discrete(2, start=1)
     assert spaces["player_animation"] == gymnasium.spaces.Discrete(51, start=-1)
     assert spaces["boss_animation"] == gymnasium.spaces.Discrete(33, start=-1)
     assert spaces["boss_max_hp"] == gymnasium.spaces.Discrete(1, start=1037)
     assert [spaces[name].shape for name in ("player_hp", "player_pose", "camera_pose")] == [(1,), (4,), (6,)]
-    assert (env().game_id, env.ENV_ID, env.BONFIRE, env.step_size) == ("DarkSoulsIII", "iudex", "Cemetery of Ash", 0.1)
-    assert (env.IUDEX_MAX_HP, env.HARD_RESET_INTERVAL, env.CAM_SETUP_POSE) == (1037, 900, [0.378, 0.926, 0.0])
-    assert (env.ARENA_LIM_LOW, env.ARENA_LIM_HIGH) == ([110, 540, -73, -3.1416], [190, 640, -55, 3.1416])
-    assert np.array_equal(spaces["player_pose"].low, np.array(env.ARENA_LIM_LOW, np.float32))
-    assert np.array_equal(spaces["player_pose"].high, np.array(env.ARENA_LIM_HIGH, np.float32))
+    assert spaces["player_pose"].low == pytest.approx([110, 540, -73, -3.1416])
+    assert spaces["player_pose"].high == pytest.approx([190, 640, -55, 3.1416])
 
 
 def test_an_episode_begins_at_the_published_pose_with_the_lock_taken():

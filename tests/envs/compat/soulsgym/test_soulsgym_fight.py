@@ -9,8 +9,6 @@ from soulsgraph_envs.compat.soulsgym.fight import GameState
 
 def test_a_state_has_defaults_changes_and_comes_back_from_json():
     state = GameState()
-    assert (state.phase, state.boss_max_hp, state.player_animation, state.lock_on) == (1, 1, "NoAnimation", False)
-    assert (state.player_pose.shape, state.camera_pose.shape) == ((4,), (6,))
     state.boss_hp, state.player_pose[0] = np.float32(500), 7.0
     assert GameState().player_pose[0] == 0
     again = GameState.from_dict(json.loads(json.dumps(state.as_json())))

@@ -1,6 +1,5 @@
 """Code for SoulsGym, SoulsAI and EldenGym works unchanged; written here from their public interface."""
 
-import logging
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -83,10 +82,3 @@ def test_another_package_that_is_imported_is_left_alone(monkeypatch, project):
     monkeypatch.setitem(sys.modules, project, foreign)
     import_module(f"soulsgraph_envs.compat.{project}").install()
     assert sys.modules[project] is foreign
-
-
-def test_the_log_level_is_that_of_everything_that_logs(theirs, monkeypatch):
-    logger = logging.getLogger("soulsgraph_envs")
-    monkeypatch.setattr(logger, "level", logger.level)
-    theirs.set_log_level(logging.ERROR)
-    assert logging.getLogger("soulsgraph_envs.games.readings").getEffectiveLevel() == logging.ERROR

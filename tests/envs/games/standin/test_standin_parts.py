@@ -19,14 +19,6 @@ def _parsed(command: list[str]) -> StandInOptions:
     return options
 
 
-def test_a_command_means_the_options_it_is_made_of(tmp_path: Path) -> None:
-    file = tmp_path / "games.toml"
-    options = StandInOptions("vordt", "stand-in", at="bonfire", speed=2.5, settings=file, until_eof=True)
-    assert options.command()[1:4] == ["-P", "-m", "soulsgraph_envs.games.standin"]
-    assert _parsed(options.command()) == options
-    assert len(StandInOptions().command()) == 4
-
-
 @pytest.mark.parametrize("speed", [0.0, 4.0])
 def test_a_speed_out_of_range_is_refused(speed: float) -> None:
     with pytest.raises(SoulsGraphError, match="speed"):
