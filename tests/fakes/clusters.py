@@ -22,7 +22,6 @@ import psutil
 
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 _RAY = Path(sys.executable).with_name("ray")
@@ -221,21 +220,14 @@ class LocalCluster:
         """Kill every process of the head at once, as a power cut would."""
         self._head_node.kill()
 
-    def add_worker(
-        self,
-        resources: Mapping[str, float] | None = None,
-        environment: Mapping[str, str] | None = None,
-        hidden: Path | None = None,
-        disk_mb: int = 1000,
-    ) -> Program:
-        """Join one more node and wait until it has joined; by default it offers one `game_pc`.
+    def add_worker(self, environment: Mapping[str, str] | None = None, hidden: Path | None = None) -> Program:
+        """Join one more node, which offers one `game_pc`, and wait until it has joined.
 
         Its environment is the client's, changed by `environment`. In the place of a `hidden` folder it sees an empty
         disk of its own, which takes root on Linux; its temporary folders are there.
         """
-        offered = to_json(dict(resources or {"game_pc": 1}))
-        command = [f"--address={self.address}", "--num-cpus=1", f"--resources={offered}"]
-        mount = f'mount -t tmpfs -o size={disk_mb}m none "$0" && exec "$@"'
+        command = [f"--address={self.address}", "--num-cpus=1", '--resources={"game_pc": 1}']
+        mount = 'mount -t tmpfs -o size=1000m none "$0" && exec "$@"'
         words = () if hidden is None else ("unshare", "-m", "sh", "-c", mount, str(hidden))
         changed = dict(environment or {}) | ({} if hidden is None else {"TMPDIR": str(hidden)})
         self.workers.append(self._start_node(f"worker-{len(self.workers)}", command, changed, words))
@@ -245,14 +237,10 @@ class LocalCluster:
         """Kill every process of a worker at once, as a power cut would."""
         self.workers[index].kill()
 
-    def job_submit(self, command: Sequence[str], working_dir: Path | None = None) -> Program:
-        """Run a command as a job of the cluster; its first word is a program on the head's PATH.
-
-        A `working_dir` is uploaded, and the command runs there.
-        """
+    def job_submit(self, command: Sequence[str]) -> Program:
+        """Run a command as a job of the cluster; its first word is a program on the head's PATH."""
         name = f"job-{len(self._programs)}"
-        brought = [] if working_dir is None else [f"--working-dir={working_dir}"]
-        submit = ["job", "submit", self._jobs_address, f"--submission-id={name}", *brought, "--", *command]
+        submit = ["job", "submit", self._jobs_address, f"--submission-id={name}", "--", *command]
         return self._start(name, submit, {"RAY_DEDUP_LOGS": "0"})
 
     def stop_job(self, job: Program) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fakes.clusters import Program
 from fakes.runs import of_stage
-from fakes.waiting import PATIENCE_S, until
+from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, read_status
@@ -230,13 +230,6 @@ def settle(fleet: FleetInFolder, games: Iterable[str]) -> Account:
             boot = f"{record.pc}/{record.game} {record.boot}"
             found[boot][record.number] = record.decisions
     return account
-
-
-def grows(fleet: FleetInFolder, *pcs: str, timeout_s: float = PATIENCE_S) -> float:
-    """Wait until the journal has more of some PCs' decisions; return after how many seconds."""
-    began_s, before = time.monotonic(), fleet.journaled(*pcs)
-    until(lambda: fleet.journaled(*pcs) > before, f"more of {', '.join(pcs) or 'any PC'}", timeout_s)
-    return time.monotonic() - began_s
 
 
 def require_still(fleet: FleetInFolder, pc: str, seconds: float) -> None:

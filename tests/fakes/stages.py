@@ -93,14 +93,14 @@ def drawn_batch(skill: Skill, count: int, seed: int, scale: float = 1.0) -> Batc
     )
 
 
-def drawn_transitions(count: int, seed: int = 0, size: int = 3, actions: int = 2, **columns: Any) -> Transitions:
+def drawn_transitions(count: int, seed: int = 0, size: int = 3, **columns: Any) -> Transitions:
     """Return decisions of one lane and episode; `columns` replaces some, a number standing for equal ones."""
     random = np.random.default_rng(seed)
     observed = random.standard_normal((count + 1, size)).astype(np.float32)
     drawn: dict[str, Any] = {
         "observations": observed[:-1],
         "next_observations": observed[1:],
-        "actions": random.integers(0, actions, count),
+        "actions": random.integers(0, 2, count),
         "rewards": random.standard_normal(count).astype(np.float32),
         "terminated": random.random(count) < 0.2,
         "ticks": random.integers(1, 8, count),

@@ -190,15 +190,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("call", "error", "name"),
     [
-        (lambda agent, new: sg.load(AGENT.replace("best", "bst")), UnknownNameError, AGENT),
         (lambda agent, new: sg.make("doge"), UnknownNameError, "'dodge'"),
         (lambda agent, new: agent.act(np.zeros(24)), SoulsGraphError, "25 values"),
         (lambda agent, new: agent.act({"dodge": np.zeros(3)}), SoulsGraphError, "skill dodge"),
         (lambda agent, new: agent.act({"doge": np.zeros(24)}), UnknownNameError, "'dodge'"),
         (lambda agent, new: agent.adapt("vordt"), SoulsGraphError, AGENT),
-        (lambda agent, new: agent.adapt("vordt", run=new.with_name("other")), SoulsGraphError, AGENT),
         (lambda agent, new: sg.train(run=new, gama=0.9), UnknownNameError, "'gamma'"),
-        (lambda agent, new: sg.train(run=new, scale=0.002), SoulsGraphError, "scale"),
         (lambda agent, new: sg.train(run=new, track="nowhere"), UnknownNameError, "nowhere"),
         (lambda agent, new: sg.train(scale=0.02, seed=5, run=new.with_name("other")), SoulsGraphError, "seed = 4"),
     ],

@@ -99,8 +99,9 @@ except sg.SoulsGraphError as stop:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signal for one process alone")
-@pytest.mark.parametrize("call", ["train(preset='best'", "sweep({'gamma': [0.98]}, seeds=1"])
-@pytest.mark.parametrize("module", ["numba.core", "torch.nn"])
+@pytest.mark.parametrize(
+    ("call", "module"), [("train(preset='best'", "numba.core"), ("sweep({'gamma': [0.98]}, seeds=1", "torch.nn")]
+)
 def test_a_stop_during_imports_leaves_a_process_that_can_train(tmp_path: Path, call: str, module: str) -> None:
     text = f"""
 import os, signal, sys, threading, time

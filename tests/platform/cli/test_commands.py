@@ -5,8 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from PIL import Image
 from fakes.continual import InventedRun
 from fakes.keys import virtual_screen
 from fakes.runs import pretend_run
-from fakes.waiting import PATIENCE_S
 from soulsgraph import zoo
 from soulsgraph.api import unseen_moves
 from soulsgraph.continual.methods import METHODS
@@ -29,10 +26,8 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo.card import read_card
 from soulsgraph_envs.continual.sequences import sequence_names
 from soulsgraph_envs.core.config import shipped_names, to_table
-from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.games import saves
-from soulsgraph_envs.games.guarded_device import find_window
 from soulsgraph_envs.skills import skill_names
 from soulsgraph_policies.agents.projects import graph_names
 from soulsgraph_policies.learning.hyperparameters import OPTION_NAMES, PRESETS
@@ -102,37 +97,6 @@ def test_a_fight_is_watched_beside_the_versions_that_were_asked_for(told, run, t
     assert len({fight["seed"] for fight in fights}) == 1
     with Image.open(picture) as drawn:
         assert drawn.size == (1280, 360)
-
-
-@pytest.mark.slow
-def test_a_window_shows_the_fights_until_they_are_over(run):
-    options = ["watch", str(run.path), "--episodes", "1", "--seconds", "60", "--json"]
-    with virtual_screen() as display:
-        environment = {**os.environ, "DISPLAY": display, "SDL_VIDEODRIVER": "x11", "SDL_AUDIODRIVER": "dummy"}
-        command = [sys.executable, "-P", "-m", "soulsgraph", *options]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
-            try:
-                window = _window(display, process)
-                picture = window.capture()
-                window.close()
-                assert picture.shape == (720, 640, 3)
-                assert len(set(map(tuple, picture.reshape(-1, 3).tolist()))) > 50
-                assert process.poll() is None
-            finally:
-                process.terminate()
-
-
-def _window(display, process):
-    """Wait until the process has a window with a picture in it."""
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end and process.poll() is None:
-        with suppress(GameError):
-            window = find_window(pid=process.pid, display=display)
-            if window.capture().any():
-                return window
-            window.close()
-        time.sleep(0.3)
-    raise AssertionError("the window did not open")
 
 
 #: A person who begins, runs and rolls for a while, then ends the fight; pressed within the process, as no one else is

@@ -2,18 +2,14 @@
 
 import subprocess
 import sys
-import tomllib
 from importlib import import_module
-from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
 from soulsgraph.cli.commands import COMMANDS
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import EXTRAS, check_extra, missing_module, pip_install
 
-PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
 #: What the core has not; Windows, on a game PC, lacks the last three.
 ABSENT = (*EXTRAS["train"], "fcntl", "termios", "resource")
 #: The commands of a game PC, the process of a game, and what both open.
@@ -53,22 +49,6 @@ def test_what_plays_imports_nothing_that_an_extra_brings(absent, modules):
     code = _WITHOUT.format(absent=(*absent,), modules=(*modules,))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
-
-
-def test_the_extras_of_whole_commands_are_those_of_the_distribution():
-    extras = PROJECT["optional-dependencies"]
-    names = {"prometheus-client": "prometheus_client", "markdown-it-py": "markdown_it"}
-    for extra, modules in EXTRAS.items():
-        brought = [Requirement(line) for line in extras[extra]]
-        inside = [
-            module for one in brought if one.name == PROJECT["name"] for name in one.extras for module in EXTRAS[name]
-        ]
-        own = [names.get(one.name, one.name) for one in brought if one.name != PROJECT["name"]]
-        assert {*inside, *own} == {*modules}
-    core = {Requirement(line).name for line in PROJECT["dependencies"]}
-    assert not core & {"ray", "torch", "pyarrow", "scipy", "pandas", "matplotlib"}
-    (everything,) = map(Requirement, extras["all"])
-    assert everything.extras | {"data", "all", "dev", "docs"} == {*extras}
 
 
 def test_a_missing_module_is_refused_by_the_smallest_extra_that_brings_it(monkeypatch):

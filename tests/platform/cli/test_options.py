@@ -6,14 +6,12 @@ import shutil
 import subprocess
 import sys
 from dataclasses import fields
-from inspect import getdoc, signature
+from inspect import signature
 from typing import Any, get_args
 
 import pytest
 
-import soulsgraph as sg
-from soulsgraph import api
-from soulsgraph.cli.commands import COMMANDS, load, summary
+from soulsgraph.cli.commands import COMMANDS, load
 from soulsgraph.cli.options import as_command
 from soulsgraph.continual.study import ContinualStudy
 from soulsgraph.paper.study import Study
@@ -40,12 +38,6 @@ def test_every_command_has_help_that_names_each_of_its_parameters(monkeypatch, c
     assert not [name for name in {*own, *_given(name)} if f"--{name.replace('_', '-')}" not in shown]
 
 
-def test_the_line_of_each_command_is_that_of_its_docstring():
-    for name, call in COMMANDS.items():
-        first = (getdoc(load(name)) or "").partition("\n\n")[0]
-        assert summary(call) == " ".join(first.split())
-
-
 def test_without_a_command_the_front_page_is_shown_and_is_bad_input(command):
     code, shown, _ = command("--help")
     assert code == 0
@@ -67,12 +59,6 @@ def test_without_a_command_the_front_page_is_shown_and_is_bad_input(command):
 )
 def test_every_field_of_a_plan_and_a_study_is_an_option(command, cls, hidden):
     assert {spec.name for spec in fields(cls)} - hidden <= _given(command).keys()
-
-
-def test_commands_that_do_what_a_python_function_does_are_that_function():
-    assert load("train") is api.train
-    assert load("adapt") is api.Run.adapt
-    assert load("study sweep") is sg.sweep
 
 
 def test_the_list_of_commands_loads_nothing_that_takes_long():

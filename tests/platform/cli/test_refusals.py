@@ -79,209 +79,182 @@ def _files(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and path.name[0] != "."}
 
 
-_COMMANDS = [
-    ("--json zoo", "--json"),
-    ("evaluat run", "'evaluate'"),
-    ("--completion", "bash"),
-    ("--completion tcsh", "tcsh"),
-    ("evaluate --episods 3 runs/curriculum", "--episodes"),
-    ("evaluate runs/curriculum --episods=3", "--episodes"),
-    ("list scenarois", '"scenarios"'),
-    ("train --run run --lanes None", "--lanes"),
-]
-_TRAINING = [
-    ("train doge --run new", "'dodge'"),
-    ("train dodge --run new", "camera"),
-    ("curriculum --scale 0 --run new", "scale"),
-    ("curriculum --lanes 1000 --run new", "lanes"),
-    ("curriculum --run diary", "diary"),
-    ("curriculum --run file/run", "file"),
-    ("curriculum --run set --set dodge.gamma=0.8", "dodge.gamma"),
-    ("curriculum --run run --skill-options plain.toml", "skill_options"),
-    ("curriculum --run new --set gamma", "--set"),
-    ("train --graph end-to-end --run run", "graph"),
-    ("train camera --run run --synchronous", "synchronous"),
-    ("train camera --run new --places-within -1", "places_within"),
-    ("train camera --run new --fleet fleet.toml --env-runners 2", "simulator"),
-    ("train camera --run new --fleet fleet.toml --no-ray --env-runners 1", "env runners"),
-    ("train camera --run new --fleet fleet.toml --no-ray --address 127.0.0.1:1", "no_ray"),
-    ("train camera --run new --fleet fleet.toml --synchronous", "`fleet`"),
-    ("curriculum --run new --games simulated.toml --synchronous", "`games`"),
-    ("data clone nowhere --run new", "nowhere"),
-    ("data import no.zip --skill camera --run new", "no.zip"),
-    ("data import no.zip --skill camra --run run", "'camera'"),
-    ("data import no.zip --skill camera --run unusual --preset best", "preset"),
-    ("data import no.zip --skill camera --run iudex-phase1-paper-0", "`run`"),
-]
-#: A default that was given is told apart from one that was left out.
-_CONTRADICTED = [
-    *(
-        (f"train camera --run unusual {option}", option.split()[0].lstrip("-").replace("-", "_"))
-        for option in (*("--preset best", "--scenario iudex-phase1", "--seed 0"),)
-    ),
-    *(
-        (f"study reproduce --run reproduction {option}", name)
-        for option, name in (
-            ("--preset fast", "preset"),
-            ("--seeds 10", "seeds"),
-            ("--set double_q=false", "overrides"),
-        )
-    ),
-    *(
-        (f"study continual --run study {option}", name)
-        for option, name in (
-            ("S8", "S8"),
-            ("--methods kept", "methods"),
-            ("--seeds 10", "seeds"),
-            ("--skills auto", "skills"),
-            ("--set mas=3 ewc=7", "ewc"),
-        )
-    ),
-]
-_EVALUATING = [
-    *((f"{command} nowhere", "nowhere") for command in ("evaluate --what table", "evaluate", "check", "adapt")),
-    ("evaluate damaged --what table", "plan.json"),
-    ("evaluate run --what table", "camera"),
-    ("evaluate trained --run copy --what table", "--run"),
-    ("evaluate run --episodes 0", "episodes"),
-    ("evaluate iudex-phase1-best-0 --scenario vrdt", "'vordt'"),
-    ("evaluate iudex-phase1-best-0 --random dogde", "'dodge'"),
-    ("evaluate iudex-phase1-best-0 --games simulated.toml --fleet fleet.toml", "games"),
-    ("evaluate iudex-phase1-best-0 --fleet fleet.toml --seed 3", "seed"),
-    ("evaluate iudex-phase1-best-0 --out file/results", "file"),
-    ("adapt run --skills dodge,parry", "parry"),
-    ("adapt run --skills auto,dodge", "auto"),
-    ("adapt run --scenario iudex-phase1", "scenario"),
-    ("adapt run --scenario nameless-king", "scenario"),
-    ("adapt run --budget 0", "budget"),
-    ("adapt iudex-phase1-best-0 --scenario vordt --run new --set dodge.gama=1", "'gamma'"),
-    ("study compare nowhere", "nowhere"),
-    ("study compare paper end-to-end --run compared --seeds 1 --scale 0.02", "scale = 0.01"),
-    ("check nowhere --learn", "nowhere"),
-    ("study sweep nothing.toml --run new", "nothing.toml"),
-]
-_STUDIES = [
-    *((f"{command} --run new --preset quick", "preset") for command in ("study reproduce", "study continual")),
-    *((f"{command} --run new --seeds 0", "seeds") for command in ("study reproduce", "study continual")),
-    ("study reproduce --run new --first-seed 499", "seeds"),
-    ("study reproduce --run run", "`run`"),
-    ("study reproduce --run new --set doubel=true", "doubel"),
-    ("study reproduce --run new --set double", "--set"),
-    ("study reproduce --run new --set lr=1e400", "lr"),
-    ("study reproduce --run new --set fcnet_hiddens=" + "[" * 50_000, "fcnet_hiddens"),
-    ("study reproduce --run new --set animations=[1]", "animations"),
-    ("report nowhere", "nowhere"),
-    ("report trained --against kept", "against"),
-    ("report trained --episodes 3", "episodes"),
-    ("report trained trained --out page.html", "found 2"),
-    ("study continual S9", "S9"),
-    ("study continual nowhere.toml", "nowhere.toml"),
-    ("study continual easy.toml --run new", "generated/timing/1"),
-    ("study continual sequence.toml --run new --held-out 2", "held_out"),
-    ("study continual family.toml --run new --held-out 2", "mine"),
-    ("study continual --run diary", "diary"),
-    *(
-        (f"study continual --run new {options}", name)
-        for options, name in (
-            ("--methods kept,newst", "newst"),
-            ("--methods kept,kept", "methods"),
-            ("--skills dodg", "dodg"),
-            ("--skills auto,dodge", "auto"),
-            ("--scale nan", "scale"),
-            ("--scale 0.001", "108"),
-            ("--held-out 13", "held_out"),
-            ("--set ewd=1", "ewd"),
-            ("--set ewc", "--set"),
-            ("--set ewc=-1", "ewc"),
-            ("--set ewc=1 ewc=2", "--set"),
-            ("--methods kept,newest --set mas=1", "mas"),
-            ("--games games.toml", "--games"),
-        )
-    ),
-    ("report nowhere.parquet", "nowhere.parquet"),
-    ("report invented/results/costs.parquet", "costs.parquet"),
-    ("report invented/results/evaluations.parquet --against kep", "'kept'"),
-    ("check S9", "S9"),
-    ("check generated/tming/1", "'timing'"),
-    ("check nowhere.toml", "nowhere.toml"),
-]
-_FIGHTS = [
-    ("watch iudex-phase1-bst-0", "'iudex-phase1-best-0'"),
-    ("watch nowhere --file a.gif", "nowhere"),
-    ("watch trained --file a.mp4 --file a.gif", "--file"),
-    ("watch trained --file out.mov", "mov"),
-    ("watch trained --random doge --file a.gif", "doge"),
-    ("watch trained --seconds 0 --file a.gif", "seconds"),
-    *((f"watch trained@{wrong}", "@") for wrong in ("dodge", "dodge=1", "dodge=v1,dodge=v1", "dodge=v0", "")),
-    ("watch trained@dodge=v2", "dodge"),
-    ("watch trained@dodge=v1 --random dodge --file a.gif", "dodge: expected v1 or random"),
-    ("watch trained --side-by-side trained@doge=v1", "'dodge'"),
-    ("watch trained", "display"),
-    ("watch trained --run run", "run"),
-    ("watch broken/one.parquet --file page.html --random dodge", "random"),
-    ("play", "display"),
-    ("play --scenario vordt --boss vordt", "boss"),
-    ("play --boss vord", "'vordt'"),
-    ("play --keys none.toml", "none.toml"),
-    ("watch broken/one.parquet --file page.html", "one.parquet"),
-    ("report nowhere --every", "nowhere"),
-    ("check nowhere --project gone", "gone"),
-    ("data export nowhere --out o", "rllib"),
-    ("data export nowhere --rllib dodge --out o", "nowhere"),
-    ("data export fights --rllib dodge --name x --out o", "name"),
-    ("data export fights --rllib dodge --check 3 --out o", "check"),
-    *(
-        (f"data record {options} --out o", name)
-        for options, name in (
-            ("nobody", "nobody"),
-            ("oracle --random 1.5", "random"),
-            ("oracle --delay 21", "delay"),
-            ("oracle --randomize dodge", "randomize"),
-            ("oracle --after fights", "after"),
-            ("oracle --games g.toml", "games"),
-            ("iudex-phase1-best-0 --journal", "journal"),
-            ("run --journal --episodes 2", "episodes"),
-        )
-    ),
-    ("report nowhere --scenario iudex-phase1", "nowhere"),
-    ("report fights --scenario margit", "margit"),
-    ("data calibrate fights --boss iudex-phase1 --out mine.toml", "fights"),
-    ("data calibrate nowhere --boss gundyr --out mine.toml", "boss"),
-    ("data calibrate broken --boss iudex-phase1 --out mine.toml", "one.parquet"),
-    ("data calibrate fights --boss iudex-phase1 --out plain.toml --simulated", "plain.toml"),
-]
-_ZOO = [
-    ("zoo iudex", "iudex"),
-    ("zoo iudex-phase1-bset-0 --run mine", "'iudex-phase1-best-0'"),
-    ("zoo iudex-phase1-best-0 --run diary", "diary"),
-    ("report iudex-phase1-best-0", "`out`"),
-    ("check nobody", "nobody"),
-    ("check iudex-phase1-best-0 trained", "trained"),
-    ("check iudex-phase1-best-0 --episodes 1001", "episodes"),
-    ("data export iudex-phase1-best-0 --out new", "onnx"),
-    ("data export iudex-phase1-best-0 --onnx --check 0 --out new", "check"),
-    ("data export diary --onnx --out new", "diary"),
-]
-_GAMES = [
-    ("game standin --speed 9", "speed"),
-    (f"game standin --seed {-(10**30)}", "seed"),
-    ("game standin", "display"),
-    ("doctor --games none.toml", "none.toml"),
-    ("doctor --setup new.toml --games simulated.toml", "simulator"),
-    ("fleet host --head 127.0.0.1:1 --token-file none --games none.toml", "none"),
-    ("fleet host --head 127.0.0.1:1 --token-file file --games simulated.toml --project nowhere", "nowhere"),
-    ("fleet token 'pc 1' --fleet fleet.toml", "'pc 1'"),
-    ("fleet token pc --fleet none.toml", "none.toml"),
-    ("fleet token pc --fleet open.toml", "certificate"),
-    ("fleet token pc --fleet fleet.toml --out file", "file"),
-    ("fleet token pc --revoke --fleet fleet.toml", "'pc'"),
-    ("fleet token pc --revoke --out t --fleet fleet.toml", "revoke"),
-    ("fleet certificates --fleet fleet.toml head.lan:7443", "head.lan:7443"),
-    ("fleet certificates --fleet fleet.toml", "HOSTS"),
-    ("fleet status nowhere", "nowhere"),
-    ("check run --journal camera", "camera"),
-]
-_TABLE = [*(_COMMANDS + _TRAINING + _CONTRADICTED + _EVALUATING + _STUDIES + _FIGHTS + _ZOO + _GAMES)]
+#: A line, and the name of what is wrong in it.
+_LINES = """
+# Commands and options.
+--json zoo => --json
+evaluat run => 'evaluate'
+--completion => bash
+--completion tcsh => tcsh
+evaluate --episods 3 runs/curriculum => --episodes
+evaluate runs/curriculum --episods=3 => --episodes
+list scenarois => "scenarios"
+train --run run --lanes None => --lanes
+# Training.
+train doge --run new => 'dodge'
+train dodge --run new => camera
+curriculum --run diary => diary
+curriculum --run file/run => file
+curriculum --run set --set dodge.gamma=0.8 => dodge.gamma
+curriculum --run run --skill-options plain.toml => skill_options
+curriculum --run new --set gamma => --set
+train --graph end-to-end --run run => graph
+train camera --run run --synchronous => synchronous
+train camera --run new --places-within -1 => places_within
+train camera --run new --fleet fleet.toml --env-runners 2 => simulator
+train camera --run new --fleet fleet.toml --no-ray --env-runners 1 => env runners
+train camera --run new --fleet fleet.toml --no-ray --address 127.0.0.1:1 => no_ray
+train camera --run new --fleet fleet.toml --synchronous => `fleet`
+curriculum --run new --games simulated.toml --synchronous => `games`
+data clone nowhere --run new => nowhere
+data import no.zip --skill camera --run new => no.zip
+data import no.zip --skill camra --run run => 'camera'
+data import no.zip --skill camera --run unusual --preset best => preset
+data import no.zip --skill camera --run iudex-phase1-paper-0 => `run`
+# A default that was given is told apart from one that was left out.
+train camera --run unusual --preset best => preset
+train camera --run unusual --scenario iudex-phase1 => scenario
+train camera --run unusual --seed 0 => seed
+study reproduce --run reproduction --preset fast => preset
+study reproduce --run reproduction --seeds 10 => seeds
+study reproduce --run reproduction --set double_q=false => overrides
+study continual --run study S8 => S8
+study continual --run study --methods kept => methods
+study continual --run study --seeds 10 => seeds
+study continual --run study --skills auto => skills
+study continual --run study --set mas=3 ewc=7 => ewc
+# Evaluating and adapting.
+evaluate --what table nowhere => nowhere
+evaluate nowhere => nowhere
+check nowhere => nowhere
+adapt nowhere => nowhere
+evaluate damaged --what table => plan.json
+evaluate run --what table => camera
+evaluate trained --run copy --what table => --run
+evaluate iudex-phase1-best-0 --scenario vrdt => 'vordt'
+evaluate iudex-phase1-best-0 --random dogde => 'dodge'
+evaluate iudex-phase1-best-0 --games simulated.toml --fleet fleet.toml => games
+evaluate iudex-phase1-best-0 --fleet fleet.toml --seed 3 => seed
+evaluate iudex-phase1-best-0 --out file/results => file
+adapt run --skills dodge,parry => parry
+adapt run --skills auto,dodge => auto
+adapt run --scenario iudex-phase1 => scenario
+adapt run --scenario nameless-king => scenario
+adapt iudex-phase1-best-0 --scenario vordt --run new --set dodge.gama=1 => 'gamma'
+study compare nowhere => nowhere
+study compare paper end-to-end --run compared --seeds 1 --scale 0.02 => scale = 0.01
+check nowhere --learn => nowhere
+study sweep nothing.toml --run new => nothing.toml
+# Studies and reports.
+study reproduce --run new --preset quick => preset
+study continual --run new --preset quick => preset
+study reproduce --run new --seeds 0 => seeds
+study continual --run new --seeds 0 => seeds
+study reproduce --run new --first-seed 499 => seeds
+study reproduce --run run => `run`
+study reproduce --run new --set doubel=true => doubel
+study reproduce --run new --set double => --set
+report nowhere => nowhere
+report trained --against kept => against
+report trained trained --out page.html => found 2
+study continual S9 => S9
+study continual nowhere.toml => nowhere.toml
+study continual easy.toml --run new => generated/timing/1
+study continual sequence.toml --run new --held-out 2 => held_out
+study continual family.toml --run new --held-out 2 => mine
+study continual --run diary => diary
+study continual --run new --methods kept,newst => newst
+study continual --run new --methods kept,kept => methods
+study continual --run new --skills dodg => dodg
+study continual --run new --scale nan => scale
+study continual --run new --scale 0.001 => 108
+study continual --run new --held-out 13 => held_out
+study continual --run new --set ewd=1 => ewd
+study continual --run new --set ewc => --set
+study continual --run new --set ewc=-1 => ewc
+study continual --run new --set ewc=1 ewc=2 => --set
+study continual --run new --methods kept,newest --set mas=1 => mas
+study continual --run new --games games.toml => --games
+report nowhere.parquet => nowhere.parquet
+report invented/results/costs.parquet => costs.parquet
+report invented/results/evaluations.parquet --against kep => 'kept'
+check S9 => S9
+check generated/tming/1 => 'timing'
+check nowhere.toml => nowhere.toml
+# Fights.
+watch iudex-phase1-bst-0 => 'iudex-phase1-best-0'
+watch nowhere --file a.gif => nowhere
+watch trained --file a.mp4 --file a.gif => --file
+watch trained --file out.mov => mov
+watch trained --random doge --file a.gif => doge
+watch trained --seconds 0 --file a.gif => seconds
+watch trained@dodge => @
+watch trained@dodge=1 => @
+watch trained@dodge=v1,dodge=v1 => @
+watch trained@dodge=v0 => @
+watch trained@ => @
+watch trained@dodge=v2 => dodge
+watch trained --side-by-side trained@doge=v1 => doge
+watch trained => display
+watch trained --run run => run
+watch broken/one.parquet --file page.html --random dodge => random
+play => display
+play --scenario vordt --boss vordt => boss
+play --boss vord => 'vordt'
+play --keys none.toml => none.toml
+watch broken/one.parquet --file page.html => one.parquet
+report nowhere --every => nowhere
+check nowhere --project gone => gone
+data export nowhere --out o => rllib
+data export nowhere --rllib dodge --out o => nowhere
+data export fights --rllib dodge --name x --out o => name
+data export fights --rllib dodge --check 3 --out o => check
+data record nobody --out o => nobody
+data record oracle --random 1.5 --out o => random
+data record oracle --delay 21 --out o => delay
+data record oracle --randomize dodge --out o => randomize
+data record oracle --after fights --out o => after
+data record oracle --games g.toml --out o => games
+data record iudex-phase1-best-0 --journal --out o => journal
+data record run --journal --episodes 2 --out o => episodes
+report nowhere --scenario iudex-phase1 => nowhere
+report fights --scenario margit => margit
+data calibrate fights --boss iudex-phase1 --out mine.toml => fights
+data calibrate nowhere --boss gundyr --out mine.toml => boss
+data calibrate broken --boss iudex-phase1 --out mine.toml => one.parquet
+data calibrate fights --boss iudex-phase1 --out plain.toml --simulated => plain.toml
+# The zoo.
+zoo iudex => iudex
+zoo iudex-phase1-bset-0 --run mine => 'iudex-phase1-best-0'
+zoo iudex-phase1-best-0 --run diary => diary
+report iudex-phase1-best-0 => `out`
+check nobody => nobody
+check iudex-phase1-best-0 trained => trained
+check iudex-phase1-best-0 --episodes 1001 => episodes
+data export iudex-phase1-best-0 --out new => onnx
+data export iudex-phase1-best-0 --onnx --check 0 --out new => check
+data export diary --onnx --out new => diary
+# Games and fleets.
+game standin --speed 9 => speed
+game standin --seed -1000000000000000000000000000000 => seed
+game standin => display
+doctor --games none.toml => none.toml
+doctor --setup new.toml --games simulated.toml => simulator
+fleet host --head 127.0.0.1:1 --token-file none --games none.toml => none
+fleet host --head 127.0.0.1:1 --token-file file --games simulated.toml --project nowhere => nowhere
+fleet token 'pc 1' --fleet fleet.toml => 'pc 1'
+fleet token pc --fleet none.toml => none.toml
+fleet token pc --fleet open.toml => certificate
+fleet token pc --fleet fleet.toml --out file => file
+fleet token pc --revoke --fleet fleet.toml => 'pc'
+fleet token pc --revoke --out t --fleet fleet.toml => revoke
+fleet certificates --fleet fleet.toml head.lan:7443 => head.lan:7443
+fleet certificates --fleet fleet.toml => HOSTS
+fleet status nowhere => nowhere
+check run --journal camera => camera
+"""
+_TABLE = [tuple(line.split(" => ")) for line in _LINES.splitlines() if line and line[0] != "#"]
+_TABLE += [("study reproduce --run new --set fcnet_hiddens=" + "[" * 50_000, "fcnet_hiddens")]
 
 
 @pytest.mark.parametrize(("line", "name"), _TABLE, ids=[line[:60] for line, _ in _TABLE])

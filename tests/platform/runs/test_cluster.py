@@ -2,7 +2,6 @@
 
 import re
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from threading import Event, Thread
 
 import psutil
@@ -18,18 +17,6 @@ pytestmark = pytest.mark.slow
 
 #: Ten times its usual budget: a lost game PC has to come back within the stage, on a fast machine too.
 CAMERA_BUDGET = 200_000
-
-
-@dataclass(frozen=True)
-class Story:
-    """The course of the camera's stage: a game PC lost and back, the job stopped, and submitted again."""
-
-    run: RunFolder
-    runners_at_first: list[int]
-    runners_after_return: list[int]
-    steps_when_lost: int
-    steps_when_stopped: int
-    resumed: Program
 
 
 def env_runners(node: Program) -> int:
@@ -91,15 +78,16 @@ def cluster():
         yield cluster
 
 
-@pytest.fixture(scope="module")
-def story(cluster, tmp_path_factory):
-    path = tmp_path_factory.mktemp("cluster") / "run"
+def test_each_game_pc_runs_one_env_runner_and_a_stopped_job_goes_on_from_its_checkpoint_to_its_exact_budget(
+    cluster, tmp_path
+):
+    path = tmp_path / "run"
     train = ["soulsgraph", "train", "camera", f"--run={path}"]
     first = [*train, "--env-runners=2", f"--scale={CAMERA_BUDGET / 20_000}"]
     job = cluster.job_submit(first)
     until(lambda: newest_step(of_stage(path / "curves", "camera")) > 0 or not job.running, "a checkpoint")
     assert job.running, job.logs()
-    at_first = [env_runners(node) for node in cluster.workers]
+    assert [env_runners(node) for node in cluster.workers] == [1, 1]
     with slowed(first):
         cluster.kill_worker(0)
         steps_when_lost = newest_step(of_stage(path / "curves", "camera"))
@@ -112,23 +100,15 @@ def story(cluster, tmp_path_factory):
         back = re.compile(rf"{lost[1]}[^\n]* is back, ")
         until(lambda: back.search(job.logs(), lost.end()) or not job.running, "its return in the log")
     with paused(first):
-        after_return = [env_runners(node) for node in (cluster.workers[1], returned)]
+        assert [env_runners(node) for node in (cluster.workers[1], returned)] == [1, 1]
         cluster.stop_job(job)
     job.wait()
     run = RunFolder.open(path)
-    steps_when_stopped = newest_step(of_stage(path / "checkpoints", "camera"))
+    assert steps_when_lost < newest_step(of_stage(path / "checkpoints", "camera")) < CAMERA_BUDGET
     assert not run.library.versions("camera")
     resumed = cluster.job_submit(train)
-    resumed.wait()
-    return Story(run, at_first, after_return, steps_when_lost, steps_when_stopped, resumed)
-
-
-def test_each_game_pc_runs_one_env_runner_and_a_stopped_job_goes_on_from_its_checkpoint_to_its_exact_budget(story):
-    assert story.runners_at_first == [1, 1]
-    assert story.runners_after_return == [1, 1]
-    assert story.steps_when_lost < story.steps_when_stopped < CAMERA_BUDGET
-    assert story.resumed.wait() == 0, story.resumed.logs()
-    card = story.run.library.load("camera").card
+    assert resumed.wait() == 0, resumed.logs()
+    card = run.library.load("camera").card
     assert card.training.steps == CAMERA_BUDGET
     assert card.normalizer.count == pytest.approx(CAMERA_BUDGET, abs=1)
 

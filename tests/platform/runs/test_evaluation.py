@@ -12,7 +12,7 @@ from fakes.realtime import FakeTable
 from fakes.runs import pretend_training
 from soulsgraph.results.origin import describe_origin, source_commit
 from soulsgraph.results.tables import read_rows
-from soulsgraph.runs.evaluate import TABLE_1, Setting, evaluate, evaluate_rows, evaluation_seeds
+from soulsgraph.runs.evaluate import Setting, evaluate, evaluate_rows, evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerProcess
@@ -60,10 +60,6 @@ def test_evaluate_saves_what_it_evaluated_and_every_episode_with_its_seed(run, t
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "episodes.parquet", "evaluation.json", "evaluation.parquet",
     ]  # fmt: skip
-
-
-def test_the_papers_figures_stand_in_their_rows():
-    assert [row.paper_percent for row in TABLE_1] == [0.0, 4.0, 16.0, 44.0, 0.0, 33.3, 12.5, 52.0]
 
 
 def test_an_evaluation_in_a_game_says_so(run, tmp_path, monkeypatch):

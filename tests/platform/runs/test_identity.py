@@ -25,12 +25,11 @@ from soulsgraph.runs.lineage import (
     stage_key,
     version_in_play,
 )
-from soulsgraph.runs.plan import Plan, check_learns, differing
+from soulsgraph.runs.plan import Plan, differing
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, Workplace, train_stages
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.learning.hyperparameters import PRESETS
 
 HOME, SECOND, THIRD = "iudex-phase1", "iudex-phase2", "vordt"
 DODGE = ("dodge",)
@@ -214,18 +213,6 @@ def test_a_page_says_where_other_versions_play_than_were_evaluated(run, printed,
     assert ReportedRun(run).note == ""
     pretend_training(run, [replace(run.plan.stage("camera"), seed=5)])
     assert ReportedRun(run).note != ""
-
-
-def test_what_teaches_nothing_is_refused_for_every_preset_and_skill():
-    for preset, graph in [*((name, "paper") for name in PRESETS), ("fast", "end-to-end")]:
-        plan = Plan(preset=preset, graph=graph)
-        for stage in (*plan.stages(), *(plan.stage(one.skill, SECOND, 1) for one in plan.stages())):
-            numbers = plan.hyperparameters(stage)
-            least = numbers.least_budget
-            assert numbers.updates_owed(least - 1, 0) == 0 < numbers.updates_owed(least, 0)
-            check_learns(plan, [replace(stage, budget=least)])
-            with pytest.raises(SoulsGraphError):
-                check_learns(plan, [replace(stage, budget=least - 1)])
 
 
 def test_values_differ_by_content_and_order_and_where_they_are_missing():

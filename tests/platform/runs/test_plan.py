@@ -1,19 +1,14 @@
 """Plans: budgets, stages, and their way through JSON."""
 
-import json
 import re
 from dataclasses import replace
-from functools import reduce
-from operator import getitem
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from soulsgraph.runs.plan import LEAST_SCALE, Plan, check_learns, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup
-from soulsgraph_envs.core.config import Where, to_table, validate
+from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill
 from soulsgraph_policies.learning.hyperparameters import PRESETS, skill_hyperparameters
@@ -67,41 +62,6 @@ def test_the_baseline_takes_nothing_of_a_preset_but_its_lanes(preset, tmp_path):
     assert (plan.method.lanes, plan.method.steps_per_round) == (2, PRESETS[preset].steps_per_round)
 
 
-PLAN = Where("plan.json", "plan")
-
-
-@given(
-    st.integers(0, 2**31 - 1),
-    st.floats(0.001, 1000),
-    st.sampled_from(["paper", "fast", "best"]),
-    st.sampled_from([{}, {"hp_window": False}, {"dodge": {"stamina": "indicator"}}, {"camera": {"bonus": 0.5}}]),
-)
-@settings(max_examples=25)
-def test_a_plan_survives_json(seed, scale, preset, options):
-    options = validate(SkillOptions, options, Where("skill_options.toml"))
-    plan = Plan(seed=seed, scale=scale, preset=preset, skill_options=options)
-    assert validate(Plan, json.loads(json.dumps(to_table(plan))), PLAN) == plan
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("seed", True),
-        ("scale", "1"),
-        ("preset", ["fast"]),
-        ("skill_options.dodge.alive", float("inf")),
-        ("skill_options.dodge.stamina", "dense"),
-        ("sede", 2),
-    ],
-)
-def test_a_plan_with_a_wrong_value_is_refused_with_file_and_key(key, value):
-    plan = to_table(Plan())
-    *tables, last = key.split(".")
-    reduce(getitem, tables, plan)[last] = value
-    with pytest.raises(SoulsGraphError, match=rf"^plan\.json: plan\.{key}"):
-        validate(Plan, plan, PLAN)
-
-
 FIGHTS = {
     "its boss": 'based_on = "iudex-phase2"\nname = "own"\nboss = "boss.toml"\n',
     "its second boss": 'based_on = "iudex-full"\nname = "own"\n[transition]\nboss = "boss.toml"\n',
@@ -126,11 +86,6 @@ def test_a_fights_digest_follows_what_its_files_say_wherever_they_lie(text, tmp_
 def test_the_scenario_of_vordt_is_the_one_that_skills_were_trained_in():
     # SoulsGym's poses and arena are in scenarios of its own: this one keeps its starts and its ground.
     assert scenario_digest("vordt") == "eca6271da4bdbebdd3cf1bca54e2e1f4a3fc5527bc1ff29704fdd7255bca2cc8"
-
-
-def test_a_budget_that_is_less_than_the_presets_is_said():
-    assert "23,000 of 230,000" in Plan(scale=0.1).budget_note
-    assert Plan().budget_note == ""
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -82,19 +82,3 @@ def test_stage_by_stage_is_the_curriculum(finished, tmp_path):
         assert soulsgraph("train", skill, "--run", tmp_path / "staged", *OPTIONS) == 0
     library = RunFolder.open(tmp_path / "staged").library
     assert {name: library.card(name, 1).sha256 for name in ("camera", "lock_on")}.items() <= weights(finished).items()
-
-
-def test_adaptation_records_new_versions_beside_the_old(finished, capsys):
-    before = weights(finished)
-    assert soulsgraph("adapt", finished, "--scenario", "iudex-phase2", "--skills", "heal_attack,dodge") == 0
-    library = RunFolder.open(finished).library
-    assert weights(finished) == before
-    assert library.versions("camera") == [1]
-    for name in ("dodge", "heal_attack"):
-        card = library.card(name, 2)
-        assert (card.parent, card.training.scenario, card.training.steps) == (1, "iudex-phase2", 1_200)
-    upstream = {artifact.skill: artifact.version for artifact in library.card("heal_attack", 2).upstream}
-    assert upstream == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 2}
-    capsys.readouterr()
-    assert soulsgraph("evaluate", "--what", "table", finished, "--episodes", 5, "--json") == 0
-    assert len(json.loads(capsys.readouterr().out)["rows"]) == 7

@@ -27,15 +27,12 @@ def _one(kind: object, values: bytes, shape: object = None, offsets: object = No
     return _file({"a": entry | {"data_offsets": offsets or [0, len(values)]}}, values)
 
 
-_F32 = {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
 _DAMAGED = [
-    *(_one(kind, bytes(16), [16]) for kind in ("BF16", "F8_E4M3", "odd", 7)),
-    *(_file(head, bytes(16)) for head in ([], {"a": 1}, {"a": {}})),
-    *(_one("F32", bytes(16), shape) for shape in ([3], [-4], "4", [10**30])),
-    *(_one("F32", bytes(16), [4], place) for place in ([0, 8], [16, 0], [0])),
+    *(_one(kind, bytes(16), [16]) for kind in ("BF16", 7)),
+    *(_file(head, bytes(16)) for head in ([], {"a": 1})),
+    *(_one("F32", bytes(16), shape) for shape in ([3], [-4], [10**30])),
+    _one("F32", bytes(16), [4], [0, 8]),
     _one("F32", b"", [2**62, 0], [0, 0]),
-    _file({"a": _F32, "b": _F32}, bytes(16)),
-    _file({"a": _F32}, bytes(12)),
     _file(b"\xff\xfe"),
     _file(b"[" * 100_000),
     b"",

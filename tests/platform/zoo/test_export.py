@@ -73,18 +73,10 @@ def test_a_file_says_what_it_is(exported, agent):
     facts = _session(exported[0], "heal_attack").get_modelmeta().custom_metadata_map
     assert (facts["skill"], facts["skill_version"], facts["scenario"]) == ("heal_attack", "1", "iudex-phase1")
     assert (facts["card_digest"], facts["weights_sha256"]) == (card.digest, card.sha256)
-    assert facts["graph_digest"] == card.graph_digest
-    assert tuple(json.loads(facts["observation"])) == card.observation
     observation = agent.networks["heal_attack"].observation
     assert json.loads(facts["observation_offset"]) == observation.offset.tolist()
     assert json.loads(facts["observation_scale"]) == observation.scale.tolist()
     assert json.loads(facts["actions"]) == [action.name for action in make_skill("heal_attack").actions]
-
-
-def test_the_same_skill_makes_the_same_bytes(exported, tmp_path):
-    export_onnx(open_agent(_AGENT), tmp_path, _PHASE_1, 100)
-    for skill in SKILL_NAMES:
-        assert (tmp_path / f"{skill}.onnx").read_bytes() == (exported[0] / f"{skill}.onnx").read_bytes()
 
 
 @st.composite

@@ -1,5 +1,4 @@
 import json
-import pickle
 from dataclasses import replace
 from itertools import pairwise
 
@@ -188,16 +187,3 @@ def test_tensors_that_contradict_the_card_and_a_place_below_a_file_are_never_sav
     (tmp_path / "file").touch()
     with pytest.raises(ReadError, match="file"):
         SkillLibrary(tmp_path / "file" / "library", PAPER_GRAPH).save(_artifact())
-
-
-def test_nothing_in_the_library_needs_pickle(library, monkeypatch):
-    def refuse(*_, **__):
-        raise AssertionError("unpickled")
-
-    library.save(_artifact())
-    pickled = pickle.dumps(1)
-    for name in ("Unpickler", "load", "loads"):
-        monkeypatch.setattr(pickle, name, refuse)
-    with pytest.raises(AssertionError, match="unpickled"):
-        pickle.loads(pickled)
-    library.load("camera")

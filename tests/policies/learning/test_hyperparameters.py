@@ -16,11 +16,6 @@ def test_exploration_is_stable_baselines3s_schedule() -> None:
         assert numbers.exploration(decisions) == pytest.approx(schedule(1.0 - decisions / 20_000), abs=1e-12)
 
 
-def test_replay_holds_a_third_of_a_skills_budget() -> None:
-    assert skill_hyperparameters(90_000).capacity == 30_000
-    assert skill_hyperparameters(1).capacity == 1
-
-
 def test_prioritised_draws_are_fully_corrected_at_the_end_of_the_budget() -> None:
     numbers = replace(skill_hyperparameters(1_000), beta=0.4)
     assert [numbers.correction(d) for d in (0, 500, 1_000, 1_100)] == pytest.approx([0.4, 0.7, 1.0, 1.0])
