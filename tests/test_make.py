@@ -12,6 +12,16 @@ ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or shutil.which("make") is None, reason="needs Linux and make")
 
 
+def _make(folder, target, python, path):
+    """Make a target in a folder that has what `make` reads."""
+    for name in ("Makefile", "constraints.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    command = ["make", "--no-print-directory", target, f"PYTHON={python}"]
+    # Under `make test` these are set, and a make within a make names its level.
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(command, cwd=folder, env=env | {"PATH": path}, capture_output=True, text=True, timeout=300)
+
+
 @pytest.mark.parametrize("found", ["Python 3.10.13", "Python 2.7.18", "no such file"])
 def test_another_python_is_refused_before_anything_is_installed(tmp_path, found):
     python = tmp_path / "python"
@@ -19,12 +29,7 @@ def test_another_python_is_refused_before_anything_is_installed(tmp_path, found)
         # It says which it is, and fails whatever else it is asked, as ours does whether it is the right one.
         python.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "{found}"\n[ "$1" = --version ]\n')
         python.chmod(0o755)
-    for name in ("Makefile", "constraints.txt", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
-    command = ["make", "--no-print-directory", "check", f"PYTHON={python}"]
-    # Under `make test` these are set, and a make within a make names its level.
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    done = _make(tmp_path, "check", python, os.environ["PATH"])
     assert done.returncode == 2
     assert str(python) in done.stderr
     assert not (tmp_path / ".venv").exists()
@@ -40,17 +45,12 @@ case "$*" in *venv*) mkdir -p .venv/bin; cp "$0" .venv/bin/python;; *install*{br
 @pytest.fixture
 def installed(tmp_path):
     """Make a target with a Python that installs nothing; return what pip was to install, one after another."""
-    for name in ("Makefile", "constraints.txt", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
 
     def run(target, gpu, broken="nothing"):
         for name, script in {"python": _PYTHON.format(broken=broken), "nvidia-smi": f"#!/bin/sh\n{gpu}\n"}.items():
             (tmp_path / name).write_text(script)
             (tmp_path / name).chmod(0o755)
-        env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-        env["PATH"] = f"{tmp_path}{os.pathsep}{env['PATH']}"
-        command = ["make", "--no-print-directory", target, f"PYTHON={tmp_path / 'python'}"]
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+        done = _make(tmp_path, target, tmp_path / "python", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
         asked = (tmp_path / "asked").read_text().splitlines()
         return done.returncode, [line.partition(" install ")[2] for line in asked if " install " in line]
 
