@@ -166,6 +166,7 @@ study continual --run diary => diary
 study continual --run new --methods kept,newst => newst
 study continual --run new --methods kept,kept => methods
 study continual --run new --skills dodg => dodg
+study continual --run new --skills auto,dodge => auto
 study continual --run new --scale nan => scale
 study continual --run new --scale 0.001 => 108
 study continual --run new --held-out 13 => held_out
@@ -194,7 +195,8 @@ watch trained@dodge=v1,dodge=v1 => @
 watch trained@dodge=v0 => @
 watch trained@ => @
 watch trained@dodge=v2 => dodge
-watch trained --side-by-side trained@doge=v1 => doge
+watch trained@dodge=v1 --random dodge --file a.gif => dodge: expected v1 or random
+watch trained --side-by-side trained@doge=v1 => 'dodge'
 watch trained => display
 watch trained --run run => run
 watch broken/one.parquet --file page.html --random dodge => random
