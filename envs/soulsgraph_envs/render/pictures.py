@@ -12,7 +12,6 @@ from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.render import palette
-from soulsgraph_envs.render.canvas import Canvas
 
 #: SDL's drivers that draw where nobody sees it, and the variables by which a user asks SDL for a driver.
 _INVISIBLE, _ASKED_BY = ("offscreen", "dummy"), ("SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER")
@@ -47,6 +46,9 @@ class PictureWindow:
 
     def say(self, words: str) -> None:
         """Show a line of text alone, for a person who waits."""
+        # Imported here: environments that nobody watches need no fonts.
+        from soulsgraph_envs.render.canvas import Canvas
+
         width, height = self._size
         canvas = Canvas.blank((height, width), palette.PANEL)
         canvas.text((0.5 * width, 0.5 * height), words, 15, palette.TEXT, "middle")
