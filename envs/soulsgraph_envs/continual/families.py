@@ -63,7 +63,7 @@ class Archetype:
 class ShiftKind:
     """One kind of labelled shift: the skill that it is meant for, and the numbers of the player's file that it draws.
 
-    `fight` holds values of the scenario's file that are the same in every shift of the kind: flasks, HP, the end.
+    `fight` holds `flasks`, `boss_hp` or `death_hp_ratio` of the scenario's file, the same in every shift of the kind.
     With `moves_of` the boss is the one of that family and the same seed, with `arena_m` the arena lies as far from its
     own place, in a direction that is drawn. `least_oracle` is the win rate that scripted play that sees ahead must
     reach: less than elsewhere only where the shift takes what no skill can win back.
@@ -71,7 +71,7 @@ class ShiftKind:
 
     skill: Literal["camera", "lock_on", "movement", "dodge", "heal_attack", "none"]
     player: Mapping[str, Range] = field(default_factory=dict)
-    fight: Mapping[str, Any] = field(default_factory=dict)
+    fight: Mapping[Literal["flasks", "boss_hp", "death_hp_ratio"], Any] = field(default_factory=dict)
     moves_of: str = ""
     arena_m: Rising[Annotated[float, Between(0.0, 1e4)]] = (0.0, 0.0)
     recoverable: Recoverable = "unknown"

@@ -139,7 +139,7 @@ class Draws:
 
 def _shifted(family: BossFamily, kind: ShiftKind, name: str, draws: Draws) -> Mapping[str, Any]:
     """Return a labelled scenario, and its player where the shift draws one."""
-    scenario: dict[str, Any] = {"based_on": family.scenario, "name": name, **kind.fight}
+    scenario: dict[Any, Any] = {"based_on": family.scenario, "name": name, **kind.fight}
     made = {}
     if kind.player:
         scenario["player"] = name

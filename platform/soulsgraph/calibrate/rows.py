@@ -185,7 +185,7 @@ def read_fights(folder: Path, boss: BossData, simulated: bool = False) -> FightS
         read.append(ReadFight.of(recording))
     if obstacles := coverage.obstacles(simulated):
         found = "; ".join(obstacles)
-        remedy = "record some 25 with the probe, or say that simulated ones are meant, to try out how well it works"
+        remedy = "keep some 25 of one kind in a folder, as the probe plays them; say it where simulated ones are meant"
         raise RecordingError(folder, "fights of one kind of a running game", found, remedy)
     unknown: dict[str, int] = {}
     fights = tuple(_rows_of(fight, boss, unknown) for fight in read)

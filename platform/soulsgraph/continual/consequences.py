@@ -10,7 +10,7 @@ What lies outside of everything that a skill observed at home is found apart fro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -163,19 +163,21 @@ def unseen_inputs(
 class HomeConsequences:
     """What a skill's actions lead to at home, with which decisions in new fights are compared.
 
-    `columns` are those of the situation: what the skill and those upstream observe. Half of the episodes at home are
-    what decisions are compared with, the other half what the comparison finds where nothing changed. What it takes from
-    home alone is kept for the next fight.
+    `columns` are those of the situation: what the skill and those upstream observe; the distance, on which locks and
+    blows hang, is one in any case. Half of the episodes at home are what decisions are compared with, the other half
+    what the comparison finds where nothing changed. What it takes from home alone is kept for the next fight.
     """
 
-    def __init__(self, skill: Skill, home: DecisionColumns, columns: Sequence[Column]) -> None:
-        self._skill, self._columns = skill, columns
+    def __init__(self, skill: Skill, home: DecisionColumns, columns: Iterable[Column]) -> None:
+        self._skill, self._columns = skill, sorted({Column.DISTANCE, *columns})
         episodes = np.unique(home.episodes)
-        self._known, self._control = (followed(skill, home.without(episodes[half::2]), columns) for half in (1, 0))
-        self._parts = [_EVERYWHERE, *_parts(skill, self._known, columns)]
-        observed = np.isin(columns, [Column.DISTANCE, *skill.observation.columns])
-        animated = np.isin(columns, _ANIMATIONS)
-        self._own = np.where(observed[~animated], 1.0, 0.0), np.where(observed[animated], 1.0, 0.0)
+        self._known, self._control = (
+            followed(skill, home.without(episodes[half::2]), self._columns) for half in (1, 0)
+        )
+        self._parts = [_EVERYWHERE, *_parts(skill, self._known, self._columns)]
+        own = np.isin(self._columns, [Column.DISTANCE, *skill.observation.columns]).astype(np.float64)
+        animated = np.isin(self._columns, _ANIMATIONS)
+        self._own = own[~animated], own[animated]
         self._actions: dict[int, _ActionAtHome | None] = {}
 
     def changed(self, shifted: DecisionColumns) -> tuple[Consequence, ...]:

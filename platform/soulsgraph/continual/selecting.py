@@ -203,7 +203,7 @@ class _Known:
     def __init__(self, world: TaskWorld, versions: Versions) -> None:
         skills = [world.skill(name) for name in versions]
         self._world, self._skill = world, skills[-1]
-        columns = sorted({Column.DISTANCE, *(column for skill in skills for column in skill.observation.columns)})
+        columns = {column for skill in skills for column in skill.observation.columns}
         played = _tried(world, versions, 0, HOME_EPISODES)
         self._taken, self.longest = played.taken, float(played.lengths.mean())
         self._consequences = HomeConsequences(self._skill, self._taken, columns)
