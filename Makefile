@@ -48,6 +48,7 @@ CONTINUAL_RUNS ?= runs/continual
 BOSSES := --seeds 5 --first-seed 300 --rows-every 5
 CONFLICTS := --seeds 10 --first-seed 340 --rows-every 5
 PAIRS := --seeds 10 --first-seed 330 --rows-every 20
+REPEATS := --seeds 10 --first-seed 1020 --rows-every 5
 SHIFTS := --seeds 10 --first-seed 980 --rows-every 8
 MOVES := --skills dodge,heal_attack
 .PHONY: continual
@@ -58,6 +59,10 @@ continual: .venv/ready
 	$(CONTINUAL) C20 --methods kept,newest,clonex $(CONFLICTS) $(MOVES) --run $(CONTINUAL_RUNS)/C20
 	$(CONTINUAL) S20 --methods kept,newest,clonex,replay $(BOSSES) $(MOVES) --run $(CONTINUAL_RUNS)/S20
 	$(CONTINUAL) S20 --methods kept,clonex $(PAIRS) $(MOVES) --run $(CONTINUAL_RUNS)/S20-clonex
+	$(CONTINUAL) R20 --methods kept,newest,clonex $(REPEATS) $(MOVES) --run $(CONTINUAL_RUNS)/R20
+	$(CONTINUAL) O20 --methods kept,newest,clonex $(REPEATS) $(MOVES) --run $(CONTINUAL_RUNS)/O20
+	$(CONTINUAL) S8 --methods packnet $(SHIFTS) --run $(CONTINUAL_RUNS)/S8-packnet-64
+	$(CONTINUAL) S8 --methods packnet $(SHIFTS) --set packnet_units=192 --run $(CONTINUAL_RUNS)/S8-packnet-192
 	$(CONTINUAL) S100 --methods base --set base_tasks=20 --seeds 10 --first-seed 370 --rows-every 100 $(MOVES) \
 		--held-out 8 --run $(CONTINUAL_RUNS)/S100-base-20
 	$(CONTINUAL) S20 --methods base $(BOSSES) $(MOVES) --held-out 8 --run $(CONTINUAL_RUNS)/S20-base

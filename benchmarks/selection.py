@@ -33,7 +33,7 @@ def bench_selection(folder: ContinualFolder, asked: Namespace) -> Iterator[dict[
     known: dict[int, PlayedFights] = defaultdict(PlayedFights)
     for kind in asked.kinds or load_family(FAMILY).kinds:
         for agent, seed in enumerate(folder.plan.seeds[: asked.agents]):
-            home = folder.plan.worlds(seed)[0]
+            home = folder.plan.worlds(folder.plan.plan(seed))[0]
             versions = whole(read_training_state(folder.first(seed)))["method"]["newest"]
             for shift in range(asked.shifts):
                 drawn = asked.first_shift + agent * asked.shifts + shift

@@ -147,9 +147,9 @@ class ContinualStudy:
                 f"a task, found {self.scale:g}; raise `scale` or name the skills."
             )
 
-    def worlds(self, seed: int) -> list[TaskWorld]:
-        """Return the tasks as the skills of a seed meet them."""
-        plan, animations = self.plan(seed), self.tasks.boss_animations
+    def worlds(self, plan: Plan) -> list[TaskWorld]:
+        """Return the tasks as skills that learn by a plan meet them."""
+        animations = self.tasks.boss_animations
         return [TaskWorld(plan, position, name, animations) for position, name in enumerate(self.tasks.scenarios)]
 
     def units(self) -> tuple[ContinualUnit, ...]:

@@ -93,9 +93,9 @@ class UnitRun:
 
     def __init__(self, folder: ContinualFolder, unit: ContinualUnit, supervisor: Supervisor) -> None:
         self.folder, self.unit, self.supervisor = folder, unit, supervisor
-        self.study, self.worlds = folder.plan, folder.plan.worlds(unit.seed)
-        kind = FirstTask if unit.method == FIRST else METHODS[unit.method]
-        self.method = kind(self.study.options, len(self.worlds), unit.seed)
+        self.study, kind = folder.plan, FirstTask if unit.method == FIRST else METHODS[unit.method]
+        self.method = kind(self.study.options, len(self.study.tasks.tasks), unit.seed)
+        self.worlds = self.study.worlds(self.method.planned(self.study.plan(unit.seed)))
         self.done, self._counted_from_s = 0, time.process_time()
         self.progress: TaskProgress | None = None
         #: The position of the task that each skill's newest version learned in.

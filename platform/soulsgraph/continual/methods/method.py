@@ -11,6 +11,7 @@ from zlib import crc32
 import numpy as np
 
 from soulsgraph.continual.methods.learning import EndedStage, SkillVersion, StageHooks, TaskWorld, Versions
+from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.core.config import Between
 from soulsgraph_policies.learning.sampler import Transitions
 
@@ -38,6 +39,8 @@ class MethodOptions:
     """By how much ClonEx values the old action higher than others, in standard deviations of rewards."""
     pruned_after: Annotated[float, Between(0.1, 0.95)] = 0.5
     """Part of a task after which PackNet prunes; it learns on with what is kept."""
+    packnet_units: Annotated[int, Between(1, 4_096)] = 64
+    """Units of each hidden layer of PackNet's networks, of which every task gets an equal share of the weights."""
     distilled_updates: Annotated[int, Between(1, 1_000_000)] = 3_000
     """Updates of a distillation."""
     base_tasks: Annotated[int, Between(1, 1_000)] = 5
@@ -80,6 +83,10 @@ class Method(StageHooks):
     newest: dict[str, SkillVersion] = field(default_factory=dict)
     world: TaskWorld = field(init=False, repr=False)
     """The task that has begun."""
+
+    def planned(self, plan: Plan) -> Plan:
+        """Return by what plan skills learn, made of the study's."""
+        return plan
 
     def before_task(self, world: TaskWorld) -> None:
         """Begin a task."""

@@ -10,13 +10,14 @@ normaliser has none, and must stay as the first task left it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, Versions
 from soulsgraph.continual.methods.method import Method
+from soulsgraph.runs.plan import Plan
 from soulsgraph_policies.agents.inference import Weights, layer_names
 from soulsgraph_policies.learning.constraint import Constraint
 
@@ -36,7 +37,7 @@ class PackNet(Method):
     """
 
     name, source = "packnet", "Mallya & Lazebnik (2018), PackNet; as in Wolczyk et al. (2021)"
-    coefficients: ClassVar[tuple[str, ...]] = ("pruned_after",)
+    coefficients: ClassVar[tuple[str, ...]] = ("pruned_after", "packnet_units")
     fixes_statistics = True
     has_versions = True
     # It prunes in the middle of the first task already.
@@ -45,6 +46,10 @@ class PackNet(Method):
     kept: dict[str, list[Weights]] = field(default_factory=dict)
     stages: list[dict[str, int]] = field(default_factory=list)
     _pruned: bool = False
+
+    def planned(self, plan: Plan) -> Plan:
+        """Return the plan with networks of this size."""
+        return replace(plan, overrides={**plan.overrides, "fcnet_hiddens": (self.options.packnet_units,) * 2})
 
     def begin_stage(self, algorithm: SkillDQN, skill: str) -> None:
         """Let only free parameters learn."""

@@ -9,6 +9,7 @@ import pytest
 from fakes.learners import SHAPES, SKILL, StageInProgress, decisions_of, ended, version_of, weights_of
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.method import MethodOptions
+from soulsgraph.runs.plan import Plan
 from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
 
 TASKS = 4
@@ -131,6 +132,18 @@ def test_packnet_keeps_a_share_and_plays_a_task_by_what_it_and_earlier_ones_kept
     assert kept.mask["q_network.4.weight"].ravel().tolist() == [0.0, 1.0]
     assert method.playing(0)[SKILL].weights["q_network.4.weight"].ravel().tolist() == [2.0, 0.0]
     assert method.playing(1)[SKILL].weights["q_network.4.weight"].ravel().tolist() == [2.0, 2.0]
+
+
+def test_only_networks_of_packnet_have_the_size_that_is_asked_for():
+    plan = Plan()
+    for name in METHODS:
+        planned = method_of(name, packnet_units=192).planned(plan)
+        assert planned.hyperparameters(planned.stage("dodge")).fcnet_hiddens == (
+            (192, 192) if name == "packnet" else (64, 64)
+        )
+    assert method_of("packnet").planned(plan).hyperparameters(plan.stage("dodge")) == plan.hyperparameters(
+        plan.stage("dodge")
+    )
 
 
 def drawn(stage, count=400):
