@@ -108,6 +108,9 @@ _NUMBERS = {"damage_spread": (0.03, 0.18), "chain_chance": (0.05, 0.45), "low": 
 _WEIGHT = 0.9
 #: Of values that a boss may have otherwise as well, and of the player.
 _NEAR_WAIT, _REAR_CHANCE = ((0.0, 0.4), (0.5, 1.2)), (0.1, 0.9)
+_NEAR_M = (2.0, 4.0)
+_REAR = {"angle_rad": (1.4, 2.4), "distance_m": (3.2, 6.0), "turn_s": (0.5, 1.1)}
+_KEPT = {"approach_beyond_m": (3.2, 4.8), "back_off_within_m": (1.2, 3.0)}
 _PLAYER = {
     "run": ("speed_m_s",), "roll": ("cost", "speed_m_s", "invulnerable_s"), "attack": ("cost",),
     "body": ("regeneration_per_s",),
@@ -118,8 +121,8 @@ _PLAYERS_FACTOR = (0.85, 1.2)
 def draw_whole(boss: str, seed: int, folder: Path, others: bool = False) -> Path:
     """Alter nearly all values of a shipped boss at once and write it as a file of a folder.
 
-    `others` alters more as well: waits beside the player, chains' length and what comes for a player behind. Returns
-    the file's path.
+    `others` alters more as well: waits beside the player, chains' length, what is behind the boss and what comes for a
+    player there, and the distances that it keeps. Returns the file's path.
     """
     random = np.random.default_rng(seed)
     while True:
@@ -136,6 +139,9 @@ def draw_whole(boss: str, seed: int, folder: Path, others: bool = False) -> Path
             tables["aggression"]["near_wait_s"] = [_drawn(random, ends) for ends in _NEAR_WAIT]
             tables["aggression"]["chain_most"] += 1
             tables["rear"]["counter_chance"] = _drawn(random, _REAR_CHANCE)
+            tables["aggression"]["near_m"] = _drawn(random, _NEAR_M)
+            for table, ranges in (("rear", _REAR), ("motion", _KEPT)):
+                tables[table] |= {name: _drawn(random, span) for name, span in ranges.items()}
         path = folder / f"draw-{seed}.toml"
         write_tables(path, tables)
         if _is_valid(path):
@@ -208,7 +214,10 @@ def truth_of(boss: BossData, shipped: BossData) -> dict[str, float]:
     waits = {"wait_s": boss.aggression.wait_s, "near_wait_s": boss.aggression.near_wait_s}
     truth |= {f"aggression.{name}.{end}": value for name, ends in waits.items() for end, value in enumerate(ends)}
     truth |= {f"aggression.{name}": float(getattr(boss.aggression, name)) for name in ("chain_chance", "chain_most")}
-    truth["rear.counter_chance"] = boss.rear.counter_chance
+    truth |= {
+        f"rear.{name}": getattr(boss.rear, name) for name in ("counter_chance", "angle_rad", "distance_m", "turn_s")
+    }
+    truth["aggression.near_m"] = boss.aggression.near_m
     truth |= {"radius_m": boss.radius_m, "damage_spread": boss.damage_spread}
     for move in boss.moves:
         key = f"moves.{move.title}"

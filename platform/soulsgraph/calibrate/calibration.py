@@ -19,6 +19,7 @@ from soulsgraph.calibrate.motion import (
     leap_short_fit,
     lunge_fits,
     player_fits,
+    rear_fits,
     stance_fits,
     ticks_of,
     tracking_fit,
@@ -149,7 +150,11 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
     ticks, standing = ticks_of(fights), list(stances.values())
     first = move_data(fights, player, standing)
     keys, shipped = move_keys(boss, first, fought.unknown), {move.id: move for move in boss.moves}
-    speeds = stance_fits(ticks, fights, boss, stances)
+    speeds, behind = stance_fits(ticks, fights, boss, stances), rear_fits(fights, boss)
+    # What comes for a player behind is counted by when it is seen to come.
+    seen = (value.shipped if value.holds_shipped else value.estimate for value in behind)
+    angle, within, turn = (one or 0.0 for one in seen)
+    choosing = replace(boss, rear=replace(boss.rear, angle_rad=angle, distance_m=within, turn_s=turn))
     moves: dict[int, _SeenMove] = {}
     for number, key in keys.items():
         move = _SeenMove(key, shipped.get(number), first.get(number), boss.time_factor)
@@ -163,8 +168,8 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
             opens, *_ = move.opens_s
             leaps.append((move.data, opens - lasts, opens))
     between = {*standing, *(number for number in first if number not in keys)}
-    values = [*speeds, tracking_fit(ticks, standing, boss, speeds[2])]
-    values += [leap_short_fit(leaps, boss.motion.leap_short_m), *choice_fits(fights, boss, between, keys)]
+    values = [*speeds, tracking_fit(ticks, standing, boss, speeds[2]), *behind]
+    values += [leap_short_fit(leaps, boss.motion.leap_short_m), *choice_fits(fights, choosing, between, keys)]
     # Of a boss with a rage the spread of damage is as shipped: nobody sees which blows are raging.
     raging = boss.enraged.below_hp_ratio > 0.0
     dated = [(move.data, one) for move in moves.values() for _, one in move.struck if not raging]

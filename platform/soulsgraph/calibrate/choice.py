@@ -15,13 +15,16 @@ from soulsgraph.results.statistics import wilson_interval
 from soulsgraph_envs.combat.rollout import Doubles, Flags
 from soulsgraph_envs.core.scenario import Aggression, BossData
 from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.simulator.layout import FRAMES_PER_S
+from soulsgraph_envs.simulator.layout import FRAME_S, FRAMES_PER_S
 
 #: Standard deviation of the logarithm by which a shipped weight is believed to be off.
 _BELIEF = 0.5
 _FEWEST_WAITS = 4
 #: The fewest waits, near and far each, from which near ones are estimated, and how often they are resampled for it.
 _FEWEST_NEAR, _RESAMPLED = 10, 400
+#: By how much two distributions of waits have to be likelier than one, as a logarithm, for a distance to divide them;
+#: other distances divide them as well that are less likely by no more than the second.
+_CLEAR_GAIN, _ALIKE_GAIN = 7.0, 4.0
 #: The probability below which no longer chain than those seen means that there is none.
 _CHAIN_DOUBT = 0.001
 #: The most frames from the end of a move to one that is chained to it.
@@ -142,16 +145,44 @@ def wait_fits(calm: Sequence[Onset], boss: BossData) -> list[ValueFit]:
     """
     aggression = boss.aggression
     waits = np.array([onset.wait_frames for onset in calm]) / FRAMES_PER_S
-    away = np.array([onset.waited_m for onset in calm]) - aggression.near_m
     known = np.isfinite(waits)
-    far, near = waits[known & (away > _MARGIN_M)], waits[known & (away < -_MARGIN_M)]
+    waits, waited_m = waits[known], np.array([onset.waited_m for onset in calm])[known]
+    edge = _near_fit(ValueFit("aggression.near_m", "distances", aggression.near_m), waits, waited_m)
+    low, high = edge.low, edge.high
+    if low is None or high is None:
+        low, high = aggression.near_m - _MARGIN_M, aggression.near_m + _MARGIN_M
+    far, near = waits[waited_m >= high], waits[waited_m <= low]
     near_alone = len(far) < _FEWEST_WAITS <= len(near)
     waits, added = (near, aggression.near_wait_s) if near_alone else (far, None)
     values = [
         ValueFit(f"aggression.wait_s.{end}", f"wait {name}", aggression.wait_s[end], count=len(waits))
         for end, name in enumerate(("low", "high"))
     ]
-    return [*_wait_fits(values, waits, added), *_near_wait_fits(near, far, aggression)]
+    return [*_wait_fits(values, waits, added), *_near_wait_fits(near, far, aggression), edge]
+
+
+def _near_fit(value: ValueFit, waits: Doubles, waited_m: Doubles) -> ValueFit:
+    """Return within what distance a player gets longer waits: where two normal distributions explain waits best.
+
+    Nothing is known where one explains them nearly as well.
+    """
+    order, count = np.argsort(waited_m, kind="stable"), len(waits)
+    if count < 2 * _FEWEST_NEAR:
+        return replace(value, count=count)
+    ordered, places = waits[order], waited_m[order]
+
+    def fitted(part: Doubles) -> float:
+        return -len(part) * log(max(float(part.std()), FRAME_S))
+
+    splits = np.arange(_FEWEST_NEAR, count - _FEWEST_NEAR + 1)
+    splits = splits[places[splits] > places[splits - 1]]
+    gains = np.array([fitted(ordered[:split]) + fitted(ordered[split:]) for split in splits]) - fitted(ordered)
+    if gains.max(initial=0.0) < _CLEAR_GAIN:
+        return replace(value, count=count)
+    best = splits[int(gains.argmax())]
+    alike = splits[gains > gains.max() - _ALIKE_GAIN]
+    span = (float(places[alike[0] - 1]), float(places[min(alike[-1], count - 1)]))
+    return value.fit(float(places[best - 1 : best + 1].mean()), span, count)
 
 
 def _wait_fits(values: list[ValueFit], waits: Doubles, added: tuple[float, float] | None) -> list[ValueFit]:

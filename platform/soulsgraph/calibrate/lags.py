@@ -1,7 +1,7 @@
 """Sources that are read late: the lag in rows, estimated from events that must coincide, and its correction.
 
-A fighter's place changes while its walking animation plays and not while it stands; HP fall in the row in which the
-player staggers. Places are the measure of the others.
+A fighter's place changes while its walking animation plays; HP fall in the row in which the player staggers. Places are
+the measure of the others.
 """
 
 from __future__ import annotations
@@ -85,23 +85,17 @@ def _evidence(source: Source, fight: FightRows, boss: BossData, player: PlayerDa
         fell = np.append(False, fight.hp[1:] < fight.raw[:-1, Raw.PLAYER_HP] - 0.5)
         return np.array([(~_shifted(fell, rows)[begun]).sum() for rows in _ROWS])
     if source == "the boss's animation":
-        names, animation, places = boss.animations, fight.boss, fight.boss_m
-        walks, stands = [names.approach.id, names.back_off.id], [names.idle.id]
+        animation, places = fight.boss, fight.boss_m
+        walks = [boss.animations.approach.id, boss.animations.back_off.id]
     else:
-        own, animation, places = player.animations, fight.player, fight.player_m
-        walks, stands = [own.run.id], [own.idle.id, own.estus.id, own.estus_empty.id]
+        animation, places, walks = fight.player, fight.player_m, [player.animations.run.id]
     gone = np.hypot(*np.diff(places, axis=0).T)
-    moved = np.append(False, gone > _STILL_M_S * np.maximum(np.diff(fight.clock_s), 1e-9))
+    still = np.append(False, gone <= _STILL_M_S * np.maximum(np.diff(fight.clock_s), 1e-9))
     # A body in the way stops who walks.
-    clear = _both(fight.distance_m > contact_m(boss, player) + _CLEAR_M)
-    walking, standing = np.isin(animation, walks), np.isin(animation, stands)
-    against = []
-    for rows in _ROWS:
-        walks_now, stands_now = _shifted(walking, rows), _shifted(standing, rows)
-        # A change in the midst of a tick shows at both of its ends, one as it begins at its end alone.
-        parts = (_both(walks_now) & ~moved, _both(stands_now) & moved, walks_now & ~moved, stands_now & moved)
-        against.append(sum(int(part[clear].sum()) for part in parts))
-    return np.array(against)
+    still &= _both(fight.distance_m > contact_m(boss, player) + _CLEAR_M)
+    # Whoever walks at a tick's end has gone; who stands there may have stopped in its midst.
+    walking = np.isin(animation, walks)
+    return np.array([int((_shifted(walking, rows) & still).sum()) for rows in _ROWS])
 
 
 def _both(flags: Flags) -> Flags:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from soulsgraph.calibrate.moves import MoveData
+from soulsgraph.calibrate.moves import MoveData, spells
 from soulsgraph.calibrate.rows import FightRows, joined, pairs_of, wrapped_angles
 from soulsgraph.calibrate.values import ValueFit, middle
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
@@ -42,7 +42,9 @@ _APART_M = 0.3
 #: Stamina within so much of its most is full.
 _FULL = 0.01
 #: How far a place between two readings may be off, for a distance that decides.
-_EDGE_M = 0.15
+_EDGE_M, _EDGE_RAD = 0.15, 0.1
+#: What of that an edge itself may be off by.
+_SLACK = 2.0 / 3.0
 
 
 @dataclass(frozen=True)
@@ -131,13 +133,62 @@ def stance_fits(
     return fits
 
 
-def _edge_fit(value: ValueFit, distances: Doubles, below: Flags) -> ValueFit:
-    """Return the distance that best separates rows in which the boss walked from the others."""
-    if below.all() or not below.any():
-        return replace(value, count=len(below))
-    found, low, high, _ = best_edge(distances, below)
-    odd = (np.abs(distances - found) > _EDGE_M) & ((distances > found) == below)
-    return value.fit(found, (low - 0.1, high + 0.1), len(below), float(odd.mean()) > 0.1)
+def _edge_fit(value: ValueFit, seen: Doubles, below: Flags, off: float = _EDGE_M) -> ValueFit:
+    """Return the edge that best separates rows (n,) said to be below it from the others; each may be `off` by so much.
+
+    Where all are on one side it lies beyond them.
+    """
+    if value.shipped is None or not len(seen):
+        return value
+    if not below.any():
+        least = float(seen.min()) + off
+        return value.fit(min(value.shipped, least), (0.0, least), len(seen))
+    if below.all():
+        most = float(seen.max()) - off
+        return value.fit(max(value.shipped, most), (most, np.inf), len(seen))
+    found, low, high, _ = best_edge(seen, below)
+    odd = (np.abs(seen - found) > off) & ((seen > found) == below)
+    return value.fit(found, (low - _SLACK * off, high + _SLACK * off), len(below), float(odd.mean()) > 0.1)
+
+
+def rear_fits(fights: Sequence[FightRows], boss: BossData) -> list[ValueFit]:
+    """Return from what angle and within what distance a player is behind the boss, and how long it then turns.
+
+    There it turns or counters, and it does neither anywhere else.
+    """
+    names, rear = boss.animations, boss.rear
+    counters = [move.id for move in boss.moves if move.title == rear.counter and not move.weight]
+    free, places, lasted = [names.idle.id, names.approach.id, names.back_off.id], list[Doubles](), list[float]()
+    for fight in fights:
+        answers, turn_s, before = list[float](), np.nan, 0
+        for spell in spells(fight):
+            turns = spell.number == names.turn.id
+            # In another loop of its animation it is still the same turn.
+            if spell.first and (spell.number in counters or (turns and before != spell.number)):
+                answers.append(spell.start_s)
+            if before == names.turn.id and not turns:
+                lasted.append(spell.start_s - turn_s - FRAME_S)
+            turn_s = turn_s if turns and before == spell.number else spell.start_s if spell.first else np.nan
+            before = spell.number
+        # In the frame in which a move ends nothing is chosen.
+        stands = fight.clock_s[np.isin(fight.boss, free) & (fight.boss_s > 1.5 * FRAME_S)]
+        moments = np.concatenate([answers, stands]) - FRAME_S
+        angle = np.abs(wrapped_angles(np.interp(moments, fight.clock_s, np.unwrap(fight.aside_rad))))
+        distance = np.interp(moments, fight.clock_s, fight.distance_m)
+        places.append(np.column_stack([angle, distance, np.arange(len(moments)) < len(answers)]))
+    angle, distance, answered = np.concatenate(places).T
+    edge, within = (ValueFit(f"rear.{name}", "rear", getattr(rear, name)) for name in ("angle_rad", "distance_m"))
+    # Nearest the boss its distance does not matter.
+    for near in (0.6 * rear.distance_m, None):
+        own = distance < (near or (within.estimate or rear.distance_m) - _EDGE_M)
+        edge = _edge_fit(edge, angle[own], answered[own] == 0.0, _EDGE_RAD)
+        own = angle > (edge.estimate or rear.angle_rad) + _EDGE_RAD
+        within = _edge_fit(within, distance[own], answered[own] == 1.0)
+    # Who is still behind after a turn is turned to again.
+    known = [one for one in lasted if np.isfinite(one)]
+    single = [one for one in known if one < 1.5 * min(known)]
+    turn = ValueFit("rear.turn_s", "rear", rear.turn_s)
+    return [edge, within, turn.fit(*middle(single, 0.5 * FRAME_S)[:2], len(single)) if single else turn]
 
 
 def best_edge(values: Doubles, below: Flags) -> tuple[float, float, float, float]:

@@ -16,7 +16,7 @@ def altered(tmp_path_factory):
     tables = read_data("boss", find("boss", "iudex-phase1"))
     tables["motion"] |= {"walk_m_s": 5.0, "turn_rad_s": 1.8, "back_off_m_s": 1.6}
     tables["aggression"] |= {"wait_s": [0.7, 2.4], "chain_chance": 0.5, "chain_most": 1}
-    tables["rear"]["counter_chance"] = 0.9
+    tables["rear"] |= {"counter_chance": 0.6, "angle_rad": 1.5, "distance_m": 3.4, "turn_s": 1.1}
     tables["damage_spread"] = 0.14
     moves = {move["title"]: move for move in tables["moves"]}
     moves["fast sweep"]["windows"][0] |= {"time_s": [0.7, 0.95], "reach_m": 3.2, "damage": 100.0}

@@ -21,7 +21,10 @@ _TRUTH = {
     "aggression.wait_s.1": 2.4,
     "aggression.chain_chance": 0.5,
     "aggression.chain_most": 1.0,
-    "rear.counter_chance": 0.9,
+    "rear.counter_chance": 0.6,
+    "rear.angle_rad": 1.5,
+    "rear.distance_m": 3.4,
+    "rear.turn_s": 1.1,
     "damage_spread": 0.14,
     "moves.fast sweep.windows.0.time_s.0": 0.84,
     "moves.fast sweep.windows.0.time_s.1": 1.14,
@@ -56,6 +59,16 @@ def test_what_was_not_altered_is_found_as_shipped(found):
     off = [one for one in kept if abs(float(one.estimate or 0.0) / float(one.shipped or 1.0) - 1.0) > 0.1]
     assert len(kept) > 50
     assert [one for one in off if one.key != "motion.tracking_factor"] == []
+
+
+def test_a_boss_that_is_never_seen_to_back_off_does_so_nearer_than_anybody_was(fought):
+    stands, backs = _BOSS.animations.idle.id, _BOSS.animations.back_off.id
+    still = [replace(one, boss=np.where(one.boss == backs, stands, one.boss)) for one in fought.fights]
+    found = _values(calibrate(replace(fought, fights=tuple(still)), _BOSS, _PLAYER))["motion.back_off_within_m"]
+    near = min(fight.distance_m[fight.boss == stands].min() for fight in still)
+    assert found.verdict == "bounded"
+    assert near <= found.estimate == found.high <= near + 0.5
+    assert found.low == 0.0
 
 
 def test_the_player_comes_back(found):

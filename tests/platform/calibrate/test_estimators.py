@@ -120,6 +120,21 @@ def test_waits_beside_the_player_are_estimated_apart_from_others(far):
         assert not far or (value.low or 0.0) <= truth <= (value.high or 0.0)
 
 
+@pytest.mark.parametrize("within_m", [2.0, 4.5])
+def test_within_what_distance_waits_are_longer_is_found_where_they_are(within_m):
+    random = np.random.default_rng(8)
+    away, waits = random.uniform(1.0, 7.0, 200), random.uniform(60.0, 180.0, 200)
+    longer = waits + np.where(away < within_m, random.uniform(20.0, 60.0, 200), 0.0)
+    values = [
+        wait_fits([Onset(0, far, wait, far, False, False) for far, wait in zip(away, own, strict=True)], _BOSS)
+        for own in (longer, waits)
+    ]
+    (found, none), (waited, _) = ([one[-1] for one in values], [one[1] for one in values])
+    assert found.low <= within_m <= found.high
+    assert waited.low <= 3.0 <= waited.high
+    assert none.verdict == "not determined"
+
+
 @given(chance=st.floats(0.1, 0.9), most=st.integers(0, 4), seed=st.integers(0, 1000))
 @settings(max_examples=30, derandomize=True)
 def test_chains_are_as_long_as_seen_and_as_likely_as_while_they_could_go_on(chance, most, seed):
