@@ -1,10 +1,10 @@
-"""Whether a calibration notices recordings that are otherwise than its model: sixteen draws, each in six ways.
+"""Whether a calibration notices recordings that are otherwise than its model: sixteen draws, each in seven ways.
 
 python benchmarks/misspecified_draws.py --first 700 --out docs/results/calibration
 
 Of each altered boss an agent of the zoo and the probe play twenty minutes as recorded well, without one of the moves,
-with one more, with readings of the boss's or the player's animation (and HP) a tick late, and with a tenth of the
-readings missing and the clock hidden.
+with one more, with a rage, with readings of the boss's or the player's animation (and HP) a tick late, and with a tenth
+of the readings missing and the clock hidden.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ DRAWS, MINUTES, MISSING = 16, 20.0, 0.1
 #: The move that is left out, and the one that is added: it strikes around a point ahead of the boss.
 ABSENT, ADDED_ID = "thrust", 77
 ADDED = {"id": ADDED_ID, "name": "Attack3999", "title": "unknown stamp", "raw_id": -1, "weight": 1.0}
+#: From its first blows on, as most recorded fights end before half of its HP.
+RAGE = {"below_hp_ratio": 0.8, "damage_factor": 1.3, "wait_factor": 0.5, "chain_chance": 0.5}
 STAMP = {"offset_m": 2.8, "reach_m": 2.0, "half_arc_rad": 3.2}
 
 
@@ -56,6 +58,7 @@ def _with_missing(fight: FightRows) -> FightRows:
     return replace(fight.where(kept), clock_s=clock)
 
 
+OTHER_BOSSES = ("a move absent", "a move added", "a rage")
 _ANIMATION = (0, 1, 2)
 READ: Mapping[str, Callable[[FightRows], FightRows]] = {
     "as it is": lambda fight: fight,
@@ -71,6 +74,8 @@ def _other_boss(boss: Path, way: str) -> Path:
     shipped = next(move for move in tables["moves"] if move["title"] == ABSENT)
     if way == "a move absent":
         shipped["weight"] = 0.0
+    elif way == "a rage":
+        tables["enraged"] = RAGE
     else:
         windows = [dict(shipped["windows"][0]) | STAMP]
         tables["moves"].append(deepcopy(shipped) | ADDED | {"windows": windows})
@@ -109,7 +114,7 @@ def measure(seed: int, folder: Path) -> dict[str, Any]:
         way: row(calibrate(replace(played, fights=tuple(map(read, played.fights))), shipped, player))
         for way, read in READ.items()
     }
-    for way in ("a move absent", "a move added"):
+    for way in OTHER_BOSSES:
         other = _recorded(_other_boss(drawn, way), seed)
         ways[way] = row(calibrate(_unknown(other) if way == "a move added" else other, shipped, player))
     return {"seed": seed, "ways": ways}

@@ -26,6 +26,7 @@ from soulsgraph.calibrate.motion import (
     tracks_fit,
 )
 from soulsgraph.calibrate.moves import MoveCourse, MoveData, move_data
+from soulsgraph.calibrate.rage import raging_kinds
 from soulsgraph.calibrate.rows import FIRST_UNKNOWN, FightSet, contact_m
 from soulsgraph.calibrate.values import VERDICTS, ValueFit, Verdict
 from soulsgraph_envs.core.scenario import BossData, HitWindow, Move, PlayerData
@@ -142,10 +143,11 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
     fights, lags = align(fought.fights, boss, player)
     contact = contact_m(boss, player)
     own = player_fits(fights, player, contact)
-    # Where the protection of the roll ends as it was seen, a miss is one.
+    # Within what may be protection a miss says nothing: the whole roll where no blow ended it.
     protected = next(value for value in own if value.key == "roll.invulnerable_s")
-    if protected.estimate is not None and protected.differs:
-        player = replace(player, roll=replace(player.roll, invulnerable_s=protected.estimate))
+    if not (protected.verdict == "determined" and protected.holds_shipped):
+        until_s = protected.estimate if protected.verdict == "determined" else protected.high
+        player = replace(player, roll=replace(player.roll, invulnerable_s=until_s or player.animations.roll.length_s))
     stances = {name: animation.id for name, animation in boss.animations.known().items()}
     ticks, standing = ticks_of(fights), list(stances.values())
     first = move_data(fights, player, standing)
@@ -185,13 +187,19 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
     values.append(contact_fit(fights, boss.radius_m, player))
     timed = clock_is_right(fights)
     bent = {kind for source, lag in lags.items() if not lag.steady for kind in _BENT[source]}
-    bent |= set() if timed else {*_TIMED}
+    bent |= set() if timed else {*_TIMED, *_WAITS}
+    raged = [] if raging else raging_kinds(fights, player, standing)
+    bent |= {*_RAGED} if raged else set()
     values, own = (
         [replace(value, verdict="doubtful") if value.kind in bent and value.known else value for value in part]
         for part in (values, own)
     )
     names = {keys[number]: name for number, name in fought.unknown.items() if number in keys}
     notices = [*_notices(lags, timed, values, names, boss.moves)]
+    if raged:
+        notices.append(
+            f"with less HP the boss's {' and '.join(raged)} are otherwise, as in a rage, which is not fitted"
+        )
     return Calibration(len(fights), fought.seconds, values, own, names, notices)
 
 
@@ -202,6 +210,11 @@ _BENT: Mapping[Source, Sequence[str]] = {
     "the player's animation": ("start", "end", "reach", "arc", "damage", "run", "roll", "costs", "protection"),
     "the player's HP": ("damage", "damage spread"),
 }
+#: In so many performances a move has to strike too often.
+_AGAIN = 2
+#: What depends on the time between animations, and what a rage biases that the data lack.
+_WAITS = ("wait low", "wait high", "near waits", "chains", "rear")
+_RAGED = (*_WAITS, "damage", "damage spread")
 #: A move is rarer than shipped if its shipped weight exceeds the upper end by this factor, log(1000) / log(20): by the
 #: upper end it is never chosen with a probability of 1 in 20, by that weight of 1 in 1,000.
 _RARER = 2.3

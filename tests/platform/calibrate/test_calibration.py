@@ -9,6 +9,7 @@ from fakes.wandering import disturbed, wandering_fights
 from soulsgraph.calibrate.boss_file import write_fitted, write_tables
 from soulsgraph.calibrate.calibration import calibrate
 from soulsgraph.calibrate.rows import FIRST_UNKNOWN
+from soulsgraph_envs.core.config import read_data
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 
 _BOSS, _PLAYER = load_boss("iudex-phase1"), load_player("knight-full")
@@ -97,6 +98,25 @@ def test_another_player_is_written_beside_the_boss(tmp_path):
     assert player.roll.invulnerable_s == pytest.approx(0.35, abs=0.01)
     assert player.body == _PLAYER.body
     assert player.roll.speed_m_s == _PLAYER.roll.speed_m_s
+
+
+@pytest.mark.parametrize(
+    "rage", [{"damage_factor": 1.3, "wait_factor": 1.0}, {"damage_factor": 1.0, "wait_factor": 0.5}]
+)
+def test_a_rage_that_the_data_lack_is_named_and_doubted(fought, altered, tmp_path, rage):
+    tables = read_data("boss", load_scenario(altered).boss)
+    tables["enraged"] = {"below_hp_ratio": 0.9, "chain_chance": 0.5, **rage}
+    write_tables(tmp_path / "boss.toml", tables)
+    fight = {"based_on": str(altered), "name": "raging", "boss": "boss.toml", "boss_hp": [900.0, 0.5]}
+    write_tables(tmp_path / "fight.toml", fight)
+    raging = wandering_fights(tmp_path / "fight.toml", 12.0, seed=9)
+    found = calibrate(replace(fought, fights=(*fought.fights, *raging.fights)), _BOSS, _PLAYER)
+    assert {value.verdict for value in found.boss if value.kind in ("damage", "wait high") and value.known} == {
+        "doubtful"
+    }
+    assert len(found.notices) == 1
+    # One in which the boss has less HP from the beginning shows nothing of it by itself.
+    assert [value.verdict for value in calibrate(raging, _BOSS, _PLAYER).boss].count("doubtful") == 0
 
 
 def _without(boss, title):

@@ -12,7 +12,7 @@ from calibration_draws import ALTERATIONS, LEAST, MOST, draw_alterations
 from soulsgraph.calibrate.boss_file import write_tables
 from soulsgraph.calibrate.choice import Onset, chain_fits, luce_fits, wait_fits
 from soulsgraph.calibrate.hit_windows import assign_windows, damage_fit, find_sector, spread_fit, window_fits
-from soulsgraph.calibrate.motion import Ticks, best_edge, leap_fit, lunge_fits
+from soulsgraph.calibrate.motion import Ticks, best_edge, leap_fit, lunge_fits, protection_fit
 from soulsgraph.calibrate.moves import MoveData
 from soulsgraph.calibrate.values import ValueFit, middle
 from soulsgraph_envs.core.config import find, read_data, shipped_names
@@ -56,6 +56,38 @@ def test_a_lunge_is_found_where_it_was_seen_alone(begin, lasts, speed):
     assert [value.verdict for value in _lunge(begin, begin + lasts, speed, 1.0)] == ["not determined"] * 3
     still, *_ = _lunge(begin, begin + lasts, 0.0, 5.0)
     assert (still.verdict, still.estimate) == ("determined", 0.0)
+
+
+def test_a_performance_that_a_wall_stops_says_nothing_of_a_lunge():
+    # Four performances end it at 0.9 s, and three slide along a wall from 0.6 s on.
+    begin = np.concatenate([np.arange(late, 1.5, 0.1) for late in np.linspace(0.0, 0.09, 7)])
+    number = np.cumsum(np.diff(begin, prepend=0.0) < 0.0)
+    inside = np.clip(np.minimum(begin + 0.1, 0.9) - np.maximum(begin, 0.4), 0.0, None)
+    slides = (number > 3) & (begin > 0.6)
+    ticks = replace(_ticks(begin, inside * 6.0), ahead_m=np.where(slides, 0.0, inside * 6.0))
+    move = replace(_BOSS.moves[0], runs_through=False)
+    found = lunge_fits("m", ticks, 1.0, move, 1.0)
+    assert [value.estimate for value in found] == pytest.approx([6.0, 0.4, 0.9], rel=0.02, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("frames", "until", "verdict"),
+    [
+        # Blows wait in an open window for the end of the protection, in the frame after it.
+        ({27: 58, 28: 1, 29: 1, 33: 1, 46: 2, 47: 5}, 26, "determined"),
+        ({25: 1, 33: 24, 40: 3, 41: 1, 44: 1}, 32, "determined"),
+        # Late in the roll many are struck, and where none waited nothing says when it ended.
+        ({41: 1, 42: 2, 44: 2, 45: 1, 48: 4}, 40, "bounded"),
+        ({33: 4, 35: 1, 36: 1, 39: 1, 41: 2, 42: 2, 44: 5, 45: 2, 46: 4, 48: 7}, 32, "bounded"),
+    ],
+)
+def test_a_roll_protects_until_the_blows_that_waited_for_its_end(frames, until, verdict):
+    moments = np.repeat(list(frames), list(frames.values())) / 60.0
+    found = protection_fit(ValueFit("roll.invulnerable_s", "protection", 0.45), moments)
+    assert found.verdict == verdict
+    assert found.high == pytest.approx((until + 0.5) / 60.0)
+    assert found.low == pytest.approx((until - 0.5) / 60.0 if verdict == "determined" else 0.0)
+    assert found.low <= found.estimate <= found.high
 
 
 def test_a_lunge_that_whole_ticks_show_for_a_moment_alone_is_as_near_the_shipped_one_as_may_be():
