@@ -47,9 +47,8 @@ def presets() -> Table:
 
 def options() -> Table:
     """List the options that a preset may set and `--set` change, each with its default in the paper's."""
-    defaults = {
-        spec.name: spec.default for cls in (dqn.Preset, SkillOptions, dqn.DQNHyperparameters) for spec in fields(cls)
-    }
+    defaults = {spec.name: spec.default for cls in (SkillOptions, dqn.DQNHyperparameters) for spec in fields(cls)}
+    defaults |= vars(dqn.PRESETS["paper"])
     rows = tuple((name, "none" if defaults[name] is None else str(defaults[name])) for name in dqn.OPTION_NAMES)
     return Table("options", ("name", "default"), rows)
 

@@ -74,6 +74,12 @@ def test_everything_that_may_be_named_is_listed(printed, told, monkeypatch, what
         assert all(name in shown for name in _LISTED[what])
 
 
+def test_options_are_listed_with_the_papers_values(told):
+    defaults = {row["name"]: row["default"] for row in told("list", "options")}
+    asked = ("lanes", "steps_per_round", "gamma", "double_q", "observations")
+    assert [defaults[name] for name in asked] == ["1", "4", "0.99", "False", "paper"]
+
+
 def test_a_recorded_fight_becomes_a_page(told, run, fights, tmp_path):
     page, (fight,) = tmp_path / "fight.html", recording_files(fights / "own")
     found = told("watch", fight, "--file", page, "--run", run.path)
