@@ -23,7 +23,6 @@ from soulsgraph_envs.core.state import ALL_CONTROLS, Control
 #: The keys by name, and what others call them.
 KEYS: dict[str, Any] = read_file(Where(Path(__file__).parents[1] / "data" / "keys.toml"))
 KEY_NAMES: tuple[str, ...] = tuple(KEYS["names"])
-MOUSE_BUTTONS: tuple[str, ...] = tuple(KEYS["mouse_buttons"])
 #: What a gamepad has: a person may press it in place of a key, a device never does.
 PAD_NAMES: tuple[str, ...] = tuple(KEYS["pad"])
 

@@ -20,7 +20,6 @@ from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
 
 #: What replaces a trained skill: uniform random actions with the skill's own step durations, or idling.
 StandIn = Literal["random", "idle"]
-STAND_INS: tuple[StandIn, ...] = ("random", "idle")
 
 
 class NetworkController:

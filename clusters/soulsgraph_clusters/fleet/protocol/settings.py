@@ -38,7 +38,7 @@ RESET_S, LOST_EPISODES = "reset_s/", "lost_episodes/"
 class State:
     """States of a game, as its health says, and of what is not connected."""
 
-    OPENING, WAITING = "opening the game", "waiting for a task"
+    WAITING = "waiting for a task"
     PLAYING, LAST_FIGHT = "playing", "playing its last fight"
     BROKEN, CANNOT_PLAY, PAUSED, DRAINED = "broken", "cannot play", "paused", "drained"
     REFUSED = "refused"
