@@ -22,9 +22,9 @@ _BELIEF = 0.5
 _FEWEST_WAITS = 4
 #: The fewest waits, near and far each, from which near ones are estimated, and how often they are resampled for it.
 _FEWEST_NEAR, _RESAMPLED = 10, 400
-#: By how much two distributions of waits have to be likelier than one, as a logarithm, for a distance to divide them;
+#: By how much two means of waits have to be likelier than one, as a logarithm, for a distance to divide them;
 #: other distances divide them as well that are less likely by no more than the second.
-_CLEAR_GAIN, _ALIKE_GAIN = 7.0, 4.0
+_CLEAR_GAIN, _ALIKE_GAIN = 8.0, 5.0
 #: The probability below which no longer chain than those seen means that there is none.
 _CHAIN_DOUBT = 0.001
 #: The most frames from the end of a move to one that is chained to it.
@@ -162,7 +162,7 @@ def wait_fits(calm: Sequence[Onset], boss: BossData) -> list[ValueFit]:
 
 
 def _near_fit(value: ValueFit, waits: Doubles, waited_m: Doubles) -> ValueFit:
-    """Return within what distance a player gets longer waits: where two normal distributions explain waits best.
+    """Return within what distance a player gets longer waits: where two means of normal waits explain them best.
 
     Nothing is known where one explains them nearly as well.
     """
@@ -171,12 +171,10 @@ def _near_fit(value: ValueFit, waits: Doubles, waited_m: Doubles) -> ValueFit:
         return replace(value, count=count)
     ordered, places = waits[order], waited_m[order]
 
-    def fitted(part: Doubles) -> float:
-        return -len(part) * log(max(float(part.std()), FRAME_S))
-
     splits = np.arange(_FEWEST_NEAR, count - _FEWEST_NEAR + 1)
     splits = splits[places[splits] > places[splits - 1]]
-    gains = np.array([fitted(ordered[:split]) + fitted(ordered[split:]) for split in splits]) - fitted(ordered)
+    within = [split * ordered[:split].var() + (count - split) * ordered[split:].var() for split in splits]
+    gains = -0.5 * count * np.log(np.maximum(within, FRAME_S**2) / max(count * float(ordered.var()), FRAME_S**2))
     if gains.max(initial=0.0) < _CLEAR_GAIN:
         return replace(value, count=count)
     best = splits[int(gains.argmax())]
