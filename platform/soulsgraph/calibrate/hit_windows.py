@@ -200,6 +200,7 @@ class Sector:
     """What a grid says of a window: reach (m), half arc (rad) and end (frames).
 
     `odd` is the share of performances that the best sector has wrong, `likelihood` the logarithm of its likelihood.
+    The interval of the end asks little of the shipped one; `likely_end` is the likeliest if windows last as shipped.
     """
 
     reach: _Estimate
@@ -208,6 +209,7 @@ class Sector:
     odd: float
     likelihood: float
     count: int
+    likely_end: float
 
 
 class _Evidence(NamedTuple):
@@ -269,8 +271,13 @@ def find_sector(
         marginals = [weights.sum(axis=others) for others in ((1, 2), (0, 2), (0, 1))]
         spans = (_support(grid[0], marginals[0]), _support(grid[1], marginals[1]))
     found = reach_m, arc_rad, end = [_summary(*one) for one in zip((*grid, ends), marginals, strict=True)]
-    odd = _odd_share(evidence, *(one[0] for one in found))
-    return Sector(reach_m, arc_rad, end, odd, float(posterior.max()), len(evidence.struck))
+    odd, likely_end = _odd_share(evidence, *(one[0] for one in found)), end[0]
+    if shipped:
+        lasts = shipped_end - shipped.time_s[0] * time_factor * FRAMES_PER_S
+        own = _belief(ends + window.start - window.opens[0], lasts) - _belief(ends + float(window.start), shipped_end)
+        median, *_ = _summary(ends, marginals[2] * np.exp(own - own.max()))
+        likely_end = min(max(median, end[1]), end[2])
+    return Sector(reach_m, arc_rad, end, odd, float(posterior.max()), len(evidence.struck), likely_end)
 
 
 def _around_any_point(data: MoveData, window: WindowData, sector: Sector, time_factor: float) -> tuple[Sector, bool]:
@@ -390,6 +397,8 @@ def window_fits(
         else value.fit(estimate, (low, high), sector.count, unlike)
         for value, (estimate, low, high) in zip(values[1:-1], found, strict=True)
     ]
+    if between[0].verdict == "bounded":
+        between[0] = replace(between[0], estimate=sector.likely_end * FRAME_S + begin)
     return [first, *between, last]
 
 
