@@ -64,6 +64,23 @@ def test_a_file_of_ones_own_may_say_no_more_than_scenarios(tmp_path: Path) -> No
     check_tasks(sequence)
 
 
+def test_a_fight_is_played_once_by_the_filter_and_again_when_its_file_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[str] = []
+
+    def passing(scenario: str) -> FilterResult:
+        played.append(Path(scenario).name)
+        return FilterResult(1.0, 0.0, 0.0, True)
+
+    monkeypatch.setattr(module, "check_boss", passing)
+    fight = tmp_path / "fight.toml"
+    for text, times in (("", 1), ("", 1), ("flasks = 1\n", 2)):
+        fight.write_text(f'based_on = "vordt"\nname = "fight"\n{text}')
+        check_tasks(load_sequence(own(tmp_path, 'scenario = "fight.toml"')))
+        assert played == ["fight.toml"] * times
+
+
 def test_a_boss_that_fails_the_filter_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SoulsGraphError, match="generated/timing/10001"):
         check_tasks(load_sequence(own(tmp_path, 'scenario = "generated/timing/10001"')))
