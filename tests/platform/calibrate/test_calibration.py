@@ -109,7 +109,7 @@ def test_a_rage_that_the_data_lack_is_named_and_doubted(fought, altered, tmp_pat
     write_tables(tmp_path / "boss.toml", tables)
     fight = {"based_on": str(altered), "name": "raging", "boss": "boss.toml", "boss_hp": [900.0, 0.5]}
     write_tables(tmp_path / "fight.toml", fight)
-    raging = wandering_fights(tmp_path / "fight.toml", 12.0, seed=9)
+    raging = wandering_fights(tmp_path / "fight.toml", 8.0, seed=9)
     found = calibrate(replace(fought, fights=(*fought.fights, *raging.fights)), _BOSS, _PLAYER)
     assert {value.verdict for value in found.boss if value.kind in ("damage", "wait high") and value.known} == {
         "doubtful"
