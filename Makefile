@@ -57,7 +57,7 @@ continual: .venv/ready
 	$(CONTINUAL) S8 --methods kept $(SHIFTS) $(MOVES) --run $(CONTINUAL_RUNS)/S8-dodge-heal-attack
 	$(CONTINUAL) S8 --methods all --seeds 10 --first-seed 360 --run $(CONTINUAL_RUNS)/S8-all
 	$(CONTINUAL) C20 --methods kept,newest,clonex $(CONFLICTS) $(MOVES) --run $(CONTINUAL_RUNS)/C20
-	$(CONTINUAL) S20 --methods kept,newest,clonex,replay $(BOSSES) $(MOVES) --run $(CONTINUAL_RUNS)/S20
+	$(CONTINUAL) S20 --methods kept,newest,clonex,replay $(REPEATS) $(MOVES) --run $(CONTINUAL_RUNS)/S20
 	$(CONTINUAL) S20 --methods kept,clonex $(PAIRS) $(MOVES) --run $(CONTINUAL_RUNS)/S20-clonex
 	$(CONTINUAL) R20 --methods kept,newest,clonex $(REPEATS) $(MOVES) --run $(CONTINUAL_RUNS)/R20
 	$(CONTINUAL) O20 --methods kept,newest,clonex $(REPEATS) $(MOVES) --run $(CONTINUAL_RUNS)/O20
