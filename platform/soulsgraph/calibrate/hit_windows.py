@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from math import inf, log, pi
 from typing import NamedTuple
 
@@ -24,6 +24,8 @@ from soulsgraph_envs.simulator.layout import FRAME_S, FRAMES_PER_S
 
 #: Standard deviations of the logarithm that the shipped times, reaches and arcs are believed to be off by.
 _BELIEF = 0.35
+#: The same of the difference between a move's windows.
+_APART = 0.2
 #: Log-likelihoods of a blow at the window's first frame, later in it, and where it cannot be; of a window without any.
 _AT_ONCE, _LATE, _NEVER, _UNSEEN = log(0.75), log(0.25 / 30), log(1e-4), log(0.05)
 _MOST_STARTS = 14
@@ -140,8 +142,10 @@ def _most_likely(data: MoveData, shipped: Sequence[HitWindow], time_factor: floa
         again = len(frames) - len(np.unique(performance * len(starts) + which))
         value += float(np.where(never, _NEVER, each).sum()) + _NEVER * again
         value += log(_ODD) * int(refuted[struck, starts].sum())
-        moved = (log(start / expected[number]) for number, start in assignment.items() if start)
-        return value - sum(0.5 * (one / _BELIEF) ** 2 for one in moved)
+        moved = [log(start / expected[number]) for number, start in assignment.items() if start]
+        # A slower move is slower up to each of its blows.
+        apart = sum((one - other) ** 2 for one, other in pairwise(moved)) / _APART**2
+        return value - 0.5 * (sum(one**2 for one in moved) / _BELIEF**2 + apart)
 
     assignments = [
         dict(zip(struck, starts, strict=True))

@@ -235,6 +235,9 @@ def tracks_fit(value: ValueFit, ticks: Ticks) -> ValueFit:
     if not turned.any():
         return value.fit(0.0, (0.0, max(float(moments.min()) - 0.1, 0.0)), int(still.sum()))
     found, low, high, wrong = best_edge(moments, turned)
+    if moments[~turned].max() < found:
+        # It was seen to turn until then, and nobody saw it stop.
+        return replace(value, count=len(turned))
     half = 0.5 * FRAME_S
     return value.fit(found, (low - half, high + half), len(turned), wrong > 0.1)
 

@@ -12,7 +12,7 @@ from calibration_draws import ALTERATIONS, LEAST, MOST, draw_alterations
 from soulsgraph.calibrate.boss_file import write_tables
 from soulsgraph.calibrate.choice import Onset, chain_fits, luce_fits, wait_fits
 from soulsgraph.calibrate.hit_windows import assign_windows, damage_fit, find_sector, spread_fit, window_fits
-from soulsgraph.calibrate.motion import Ticks, best_edge, leap_fit, lunge_fits, protection_fit
+from soulsgraph.calibrate.motion import Ticks, best_edge, leap_fit, lunge_fits, protection_fit, tracks_fit
 from soulsgraph.calibrate.moves import MoveData
 from soulsgraph.calibrate.values import ValueFit, middle
 from soulsgraph_envs.core.config import find, read_data, shipped_names
@@ -96,6 +96,17 @@ def test_a_lunge_that_whole_ticks_show_for_a_moment_alone_is_as_near_the_shipped
     move = replace(_BOSS.moves[0], runs_through=False, lunge_m_s=7.0)
     speed, first, last = lunge_fits("m", _ticks(begin, np.where(begin > 0.65, 0.95, 0.0)), 1.0, move, 1.0)
     assert (speed.estimate, first.estimate, last.verdict) == (pytest.approx(9.5), pytest.approx(0.7), "bounded")
+
+
+def test_a_boss_that_nobody_saw_stop_turning_may_go_on():
+    begin = np.tile(np.arange(0.0, 1.45, 0.1), 3)
+    ticks = replace(_ticks(begin, 0.0 * begin), left_rad=0.5 + 0.0 * begin, begin_left_rad=0.5 + 0.0 * begin)
+    value = ValueFit("m.tracks_s", "tracking", 1.9)
+    stops = tracks_fit(value, replace(ticks, turned_rad=np.where(begin < 0.95, 0.1, 0.0)))
+    assert (stops.estimate, stops.verdict) == (pytest.approx(1.0, abs=0.05), "determined")
+    # One reading early in the move is wrong; behind the last turn there is none.
+    odd = replace(ticks, turned_rad=np.where(begin == 0.3, 0.0, 0.1))
+    assert tracks_fit(value, odd.where(np.arange(len(begin)) < 15)).verdict == "not determined"
 
 
 def test_a_leap_is_known_as_well_as_its_window():
