@@ -219,7 +219,12 @@ def _near_wait_fits(near: Doubles, far: Doubles, aggression: Aggression) -> list
     resampled = _near_ends(*(random.choice(one, (_RESAMPLED, len(one))) for one in (near, far)))
     bounds = np.quantile(resampled, (0.025, 0.975), axis=1).T.tolist()
     ends = np.ravel(_near_ends(near[None], far[None])).tolist()
-    return [value.fit(end, (low, high), count) for value, end, (low, high) in zip(values, ends, bounds, strict=True)]
+    # An end that is cut off at 0 is no better known than the means.
+    least = 1.96 * (near.var() / len(near) + far.var() / len(far)) ** 0.5
+    return [
+        value.fit(end, (max(min(low, end - least), 0.0), max(high, end + least)), count)
+        for value, end, (low, high) in zip(values, ends, bounds, strict=True)
+    ]
 
 
 def _near_ends(near: Doubles, far: Doubles) -> tuple[Doubles, Doubles]:
