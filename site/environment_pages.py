@@ -54,7 +54,7 @@ ARGUMENTS: Mapping[str, str] = {
     "render_mode": '`"rgb_array"` or none; `"human"` is Gymnasium\'s own window around it',
     "upstream": "the skills before the agent, by default those of the paper's chain",
     "observation": '`"values"`, or pictures: `"pixels"` (84, 84, 1), `"pixels-rgb"` (84, 84, 3), uint8',
-    "boss_animations": "where animations are indicators: how many boss ids have one, at least; 0: those shipped",
+    "boss_animations": "where animations are indicators: ids of a boss that have one beside those shipped",
     "sequence": "a shipped sequence by its name, a file, or a `ContinualSequence`",
     "agent": "the skill that is the agent",
     "steps_per_task": "decisions for each task, in place of the sequence's",

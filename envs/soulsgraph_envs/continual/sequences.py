@@ -80,12 +80,11 @@ class ContinualSequence:
         return tuple(task.scenario for task in self.tasks)
 
     @cached_property
-    def boss_animations(self) -> int:
-        """How many ids from 0 on hold every animation of its bosses; raises as `load_scenario` does."""
+    def boss_animations(self) -> tuple[int, ...]:
+        """The ids of all animations of its bosses, rising; raises as `load_scenario` does."""
         scenarios = map(load_scenario, dict.fromkeys(self.scenarios))
         bosses = [load_boss(phase.boss) for scenario in scenarios for phase in scenario.phases()]
-        ids = [move.id for boss in bosses for move in boss.moves]
-        return max(ids + [other.id for boss in bosses for other in boss.animations.known().values()], default=-1) + 1
+        return tuple(sorted({number for boss in bosses for number in boss.ids}))
 
     def budget_at(self, position: int) -> int:
         """Return the decisions for the task at a position, 0 for the first."""

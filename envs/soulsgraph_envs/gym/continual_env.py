@@ -294,13 +294,15 @@ class ContinualVectorEnv(SkillVectorEnv):
         return info | {f"_{key}": lanes.copy() for key in info}
 
 
-def _boss_animations(sequence: ContinualSequence, agent: str, options: SkillOptions | None) -> int:
-    """Return how many ids of bosses have an indicator in every task; 0 for an agent that observes none so."""
+def _boss_animations(sequence: ContinualSequence, agent: str, options: SkillOptions | None) -> tuple[int, ...]:
+    """Return which ids of bosses have an indicator in every task; none for an agent that observes none so."""
     observed = make_skill(agent, options).observation.one_hot
-    return sequence.boss_animations if Column.BOSS_ANIMATION in observed else 0
+    return sequence.boss_animations if Column.BOSS_ANIMATION in observed else ()
 
 
-def _begin_task(env: ContinualEnv | ContinualVectorEnv, options: SkillOptions | None, boss_animations: int) -> None:
+def _begin_task(
+    env: ContinualEnv | ContinualVectorEnv, options: SkillOptions | None, boss_animations: tuple[int, ...]
+) -> None:
     """Close the game of the task that is over, and begin one of the next with as many lanes."""
     old = env.rollout
     old.combat.game.close()

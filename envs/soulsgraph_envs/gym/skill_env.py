@@ -69,7 +69,7 @@ def make_rollout(
     controller: Controller | None = None,
     options: SkillOptions | None = None,
     upstream: Sequence[str] | None = None,
-    boss_animations: int = 0,
+    boss_animations: Sequence[int] = (),
     max_episode_steps: int | None = None,
 ) -> Rollout:
     """Make a rollout of a skill's practice in the simulator; without a controller the upstream skills are scripted.
@@ -169,7 +169,7 @@ class SkillEnv(_Limited, gymnasium.Env[Observed, np.int64]):
         render_mode: Literal["rgb_array"] | None = None,
         upstream: Annotated[Sequence[str], EACH_ONCE] | None = None,
         observation: ObservationKind = "values",
-        boss_animations: Annotated[int, Between(0, 1000)] = 0,
+        boss_animations: Annotated[Sequence[Annotated[int, Between(0, 1_000_000)]], EACH_ONCE] = (),
     ) -> None:
         # Gymnasium's vectorizers write into it.
         self.metadata = dict(self.metadata)
@@ -303,7 +303,7 @@ class SkillVectorEnv(_Limited, VectorEnv[Observed, npt.NDArray[np.int64], npt.ND
         autoreset_mode: Autoreset = AutoresetMode.NEXT_STEP,
         upstream: Annotated[Sequence[str], EACH_ONCE] | None = None,
         observation: ObservationKind = "values",
-        boss_animations: Annotated[int, Between(0, 1000)] = 0,
+        boss_animations: Annotated[Sequence[Annotated[int, Between(0, 1_000_000)]], EACH_ONCE] = (),
         max_episode_steps: Steps | None = None,
     ) -> None:
         self.render_mode = render_mode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -204,10 +205,10 @@ for _name, _options in (*zip(SKILL_NAMES, SKILL_NAMES, strict=True), (END_TO_END
     register(SkillDefinition(_name, _TASKS[_name], getattr(SkillOptions(), _options), _options))
 
 
-def make_skill(name: str, options: SkillOptions | None = None, boss_animations: int = 0) -> Skill:
+def make_skill(name: str, options: SkillOptions | None = None, boss_animations: Sequence[int] = ()) -> Skill:
     """Make one skill: one of the paper's, the baseline `end_to_end`, or one of a project that is loaded.
 
-    Where animations are observed as indicators, those of a boss have one for each id below `boss_animations` at least.
+    Where animations are observed as indicators, those of a boss have one for each id of `boss_animations` as well.
 
     Raises:
         UnknownNameError: if no skill has that name.
@@ -217,9 +218,9 @@ def make_skill(name: str, options: SkillOptions | None = None, boss_animations: 
     columns, one_hot = task.columns, {}
     if name != END_TO_END:
         columns += tuple(task.extended) if chosen.observations == "extended" else ()
-        of_boss = max(task.boss_animations, boss_animations)
-        counts = {Column.BOSS_ANIMATION: of_boss, Column.PLAYER_ANIMATION: task.player_animations}
-        one_hot = counts if chosen.animations == "one_hot" else {}
+        of_boss = sorted({*range(task.boss_animations), *boss_animations})
+        ids = {Column.BOSS_ANIMATION: of_boss, Column.PLAYER_ANIMATION: range(task.player_animations)}
+        one_hot = ids if chosen.animations == "one_hot" else {}
     observation = ObservationMap(columns, chosen.hp_window, one_hot)
     reward = Reward.of(getattr(chosen, definition.options) if definition.options else definition.rewards)
     return Skill(

@@ -7,7 +7,7 @@ whose name it is known: the paper's skills and those of projects.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import or_
@@ -94,21 +94,17 @@ class ObservationMap:
 
     With `hp_window` the boss HP column is rescaled to the scenario's HP window, so that it runs
     from 1 to 0 over every fight whatever part of the bar the fight takes. A column named in `one_hot`
-    becomes that number of indicators, of the ids from 0 on; an id beyond them sets none.
+    becomes an indicator for each of these ids; any other id sets none.
     """
 
     columns: tuple[Column, ...]
     hp_window: bool = True
-    one_hot: Mapping[Column, int] = field(default_factory=dict)
+    one_hot: Mapping[Column, Sequence[int]] = field(default_factory=dict)
 
     @cached_property
     def values(self) -> tuple[tuple[Column, int], ...]:
         """Every observed value: its column and the id it indicates, -1 for the column itself."""
-        return tuple(
-            (column, index)
-            for column in self.columns
-            for index in (range(self.one_hot[column]) if column in self.one_hot else (-1,))
-        )
+        return tuple((column, index) for column in self.columns for index in self.one_hot.get(column, (-1,)))
 
     @property
     def size(self) -> int:

@@ -89,6 +89,9 @@ def test_animations_as_indicators_have_one_for_each_of_the_sequences_own_ids_in_
     env = ContinualEnv(own, "dodge", 5, options=options)
     move = load_boss("generated/own/10003").moves[0].id
     assert move >= ANIMATION_COUNTS[Column.BOSS_ANIMATION]
+    # Ids between the bosses' have none.
+    observed = [one for one in env.rollout.skill.observation.names if one.startswith("BOSS_ANIMATION=")]
+    assert len(observed) == len({*range(ANIMATION_COUNTS[Column.BOSS_ANIMATION]), *own.boss_animations}) < move
     for task in (0, 1):
         assert env.observation_space.contains(env.reset(seed=0, options={"task": task})[0])
         assert f"BOSS_ANIMATION={move}" in env.rollout.skill.observation.names

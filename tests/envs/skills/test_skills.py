@@ -149,9 +149,10 @@ def test_animations_become_indicators_and_an_unknown_id_sets_none() -> None:
 
 
 def test_the_vocabulary_of_animations_never_grows() -> None:
-    # Every trained one-hot policy has these sizes: data added since may not change them.
+    # Every trained one-hot policy has these ids: data added since may not change them.
     one_hot = make_skill("heal_attack", options(animations="one_hot")).observation.one_hot
-    assert one_hot == {Column.BOSS_ANIMATION: 18, Column.PLAYER_ANIMATION: 12}
+    counts = {column: len(ids) for column, ids in one_hot.items() if list(ids) == list(range(len(ids)))}
+    assert counts == {Column.BOSS_ANIMATION: 18, Column.PLAYER_ANIMATION: 12}
 
 
 def test_there_is_an_indicator_for_all_that_a_boss_does_of_its_own_and_all_the_knight_does() -> None:

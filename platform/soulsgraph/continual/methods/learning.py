@@ -77,7 +77,7 @@ class TaskWorld:
     plan: Plan
     position: int
     name: str
-    animations: int = 0
+    animations: Sequence[int] = ()
 
     @cached_property
     def scenario(self) -> Scenario:
