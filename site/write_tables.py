@@ -494,7 +494,12 @@ def needed_skills(_: Rows) -> Rows:
 
 
 #: Of each kept study the methods beside kept versions, the reference of its differences.
-_CONTINUAL = {"S20": ("newest", "replay", "clonex"), "C20": ("newest", "clonex"), "S8": ("all-skills",)}
+_CONTINUAL = {
+    "S20": ("newest", "replay", "clonex"),
+    "C20": ("newest", "clonex"),
+    "R20": ("newest", "clonex"),
+    "S8": ("all-skills",),
+}
 #: Kept versions in the same tasks and seeds by another choice of what learns: the study's report, and what it was.
 _BESIDE = {
     "S8": ("S8-dodge-heal-attack", "kept", "S8, dodge and heal-attack to every shift"),
