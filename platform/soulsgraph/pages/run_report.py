@@ -15,7 +15,7 @@ from soulsgraph.recordings.format import run_name
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import HEADINGS, Table, frame_of, read_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, allowed_rows, table_inputs
-from soulsgraph.runs.lineage import cards_of, own_stages, scenarios_of
+from soulsgraph.runs.lineage import cards_of, own_stages
 from soulsgraph.runs.plan import Plan, Stage, differing
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
@@ -241,14 +241,13 @@ _LINEAGE = ("version", "scenario", "decisions", "seed", "trained on", "continues
 
 
 def _lineage(one: ReportedRun) -> Iterator[tuple[str, ...]]:
-    scenarios = scenarios_of(one.run)
     for card in one.cards:
         training = card.training
         upstream = ", ".join(f"{before.skill} v{before.version}" for before in card.upstream) or "-"
         parent = "-" if card.parent is None else f"v{card.parent}"
         name, begun = f"{card.skill} v{card.version}", training.created[:16].replace("T", " ")
-        scenario, digest = scenarios[card.skill, card.version], card.digest[:12]
-        yield name, scenario, _learned(card), str(training.seed), upstream, parent, begun, digest
+        learned = _learned(card), str(training.seed), upstream, parent
+        yield name, training.scenario, *learned, begun, card.digest[:12]
 
 
 def fight_video(runs: Sequence[RunFolder], gif: bool = False) -> Video:

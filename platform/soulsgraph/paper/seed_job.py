@@ -26,7 +26,7 @@ from soulsgraph.paper.study import (
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.evaluate import TABLE_1, OnFinished, Setting, WinRateRow
-from soulsgraph.runs.lineage import adaptation_stages, check_target, finished_versions, stage_key
+from soulsgraph.runs.lineage import adaptation_stages, finished_versions, stage_key
 from soulsgraph.runs.plan import Stage, check_learns
 from soulsgraph.runs.progress import Interruption, Supervisor
 from soulsgraph.runs.run_folder import RunFolder
@@ -67,7 +67,7 @@ def do_job(folder: ReproductionFolder, job: SeedJob, supervisor: Supervisor) -> 
         with run.locked():
             stages = train_by(folder.plan.learner, run, run.plan.stages(), supervisor)
             if job.part == "skills":
-                adapted = adaptation_stages(run, SHIFTED, ADAPTED, after=check_target(run, SHIFTED))
+                adapted = adaptation_stages(run, SHIFTED, ADAPTED)
                 stages += train_by(folder.plan.learner, run, adapted, supervisor)
         tables |= {"curves": curve_rows(run, job, stages), "training": training_rows(run, job, stages)}
         settings, seed = evaluated_settings(run, job), evaluation_seed(job.seed)

@@ -589,7 +589,7 @@ def train_stage(workplace: Workplace, stage: Stage) -> list[SkillCard]:
         records.finish()
         setup.verify_frozen(algorithm)
         # Without a checkpoint what it saved before it was killed is of other fights.
-        saved = {} if latest is None else lineage.half_saved(workplace.run, stage)
+        saved = {} if latest is None else lineage.made_by(workplace.run, stage)
         for part in (part for part in stage.parts if part.skill not in saved):
             weights = algorithm.weights(part.skill)
             learned, beside = algorithm.training[part.skill], tuple(saved.values())

@@ -15,7 +15,6 @@ from soulsgraph.runs.lineage import branch, cards_of
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph_envs.core.errors import UnknownNameError
-from soulsgraph_envs.core.files import WriteError
 
 #: Where the agents lie, a folder each.
 AGENTS = Path(__file__).with_name("agents")
@@ -90,40 +89,20 @@ def open_own_run(path: Path) -> RunFolder:
 
 
 def own_copy(name: str, path: Path) -> RunFolder:
-    """Open the copy of an agent that is in a folder, or make one there.
-
-    Raises:
-        RunFolderError: if another run is in the folder.
-        SoulsGraphError: as `copy_agent`, and as `RunFolder.open`.
-    """
-    if not (path / RunFolder.plan_file).exists():
-        return copy_agent(name, path)
-    if not is_copy(copy := RunFolder.open(path), name):
-        raise RunFolderError(path, f"a copy of {name}", "another run", "name another folder with `run`")
-    return copy
-
-
-def is_copy(run: RunFolder, name: str) -> bool:
-    """Return whether a run began as a copy of an agent as it is now: by its plan, and with its very versions."""
-    agent, versions = open_agent(name), {(card.skill, card.version): card.digest for card in cards_of(run)}
-    same = all(versions.get((card.skill, card.version)) == card.digest for card in cards_of(agent))
-    return same and run.plan == agent.plan and run.fight == agent.fight
-
-
-def copy_agent(name: str, path: Path) -> RunFolder:
-    """Copy an agent into a new run folder, which trains and adapts like any other.
+    """Open the copy of an agent that is in a folder, or make one there, which trains and adapts like any other run.
 
     Raises:
         UnknownNameError: if there is no agent of that name.
-        RunFolderError: if something is in the folder already, or comes into it meanwhile.
-        WriteError: if it cannot be written.
+        RunFolderError: if something else is in the folder, another run too.
+        WriteError: if it cannot be written, or something comes into it meanwhile.
+        SoulsGraphError: as `RunFolder.open`.
     """
     agent = open_agent(name)
-    copy = RunFolder.planned(path, agent.plan)
-    copy.make_room()
-    try:
-        return branch(agent, path, agent.plan.scenario)
-    except WriteError:
-        # Another command was there first.
-        copy.require_empty()
-        raise
+    if not (path / RunFolder.plan_file).exists():
+        return branch(agent, RunFolder.planned(path, agent.plan).path, agent.plan.scenario)
+    copy = RunFolder.open(path)
+    versions = {(card.skill, card.version): card.digest for card in cards_of(copy)}
+    same = all(versions.get((card.skill, card.version)) == card.digest for card in cards_of(agent))
+    if not same or (copy.plan, copy.fight) != (agent.plan, agent.fight):
+        raise RunFolderError(path, f"a copy of {name}", "another run", "name another folder with `run`")
+    return copy

@@ -128,14 +128,17 @@ def test_a_folder_of_an_agents_name_comes_first(tmp_path, monkeypatch):
 def test_a_copy_is_a_run_of_ones_own(tmp_path):
     (tmp_path / "empty").mkdir()
     for folder in (tmp_path / "new", tmp_path / "empty"):
-        copied, agent = zoo.copy_agent(_ONE, folder), zoo.open_agent(_ONE)
+        copied, agent = zoo.own_copy(_ONE, folder), zoo.open_agent(_ONE)
         assert copied.path == folder
         assert copied.plan == agent.plan
         assert [card.digest for card in check_library(copied)] == [card.digest for card in check_library(agent)]
         with copied.locked():
             pass
-    with pytest.raises(RunFolderError, match="new"):
-        zoo.copy_agent(_ONE, tmp_path / "new")
+        assert zoo.own_copy(_ONE, folder).plan == agent.plan, "it is gone on with"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(RunFolderError, match="other"):
+        zoo.own_copy(_ONE, tmp_path / "other")
 
 
 @pytest.mark.parametrize(("edit", "name"), [({"format": "another"}, "format"), ({"seed": "zero"}, "seed")])
