@@ -38,7 +38,7 @@ from soulsgraph.runs.places import TrainingPlace
 from soulsgraph.runs.plan import Plan, Stage, check_learns, lasting_name, overrides_for
 from soulsgraph.runs.progress import Display, resumable, silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError, check_given
-from soulsgraph.runs.workers import WorkerProcess, load_playing, precompile_playing
+from soulsgraph.runs.workers import WorkerProcess, load_playing, precompile
 from soulsgraph.tracking.board import USUAL, make_trackers, names_in
 from soulsgraph.tracking.contract import Tracker
 from soulsgraph.tracking.metrics import FINAL_WIN_RATE
@@ -318,7 +318,7 @@ class Run(Printed):
         if unseen := unseen_moves(setting.trained_on, setting.scenario):
             where = f"its skills were trained in {setting.trained_on}, where no move has the id of"
             console.print(f"warning: {where}: {', '.join(unseen)}")
-        precompile_playing(console)
+        precompile(console, training=False)
         display: Display = "auto" if place and not quiet else "silent"
         with stage_progress("evaluate", episodes, display, unit="episodes") as progress:
             played = evaluating.evaluate(self.folder, setting, episodes, seed, place, progress.advance)
@@ -390,7 +390,7 @@ class Run(Printed):
             check_session(place.address)
             if place.games is not None:
                 load_games(Path(place.games))
-            precompile_playing(console)
+            precompile(console, training=False)
             selection = select_for_run(folder, home, target)
             console.print("\n".join(selection.lines()), soft_wrap=True)
             chosen, decisions = selection.skills, selection.decisions
@@ -430,7 +430,7 @@ class Run(Printed):
         from soulsgraph.runs.table import win_rates
 
         asked = self.folder, self.plan.episodes if episodes is None else episodes, seed
-        precompile_playing(OutputConsole(quiet=quiet))
+        precompile(OutputConsole(quiet=quiet), training=False)
         with nullcontext() if self.in_zoo else self.folder.locked():
             return win_rates(*asked, "silent" if quiet else "auto", write=not self.in_zoo)
 
@@ -509,7 +509,7 @@ class Run(Printed):
             check_film(path)
 
         def played() -> Iterator[tuple[Fight, ...]]:
-            precompile_playing(console)
+            precompile(console, training=False)
             for fights in play_fights(sources, seed, episodes, round(seconds / _TICK_S)):
                 film.fights.append(fights)
                 console.print("\n".join(map(str, fights)))
@@ -550,7 +550,7 @@ class Run(Printed):
 
         path, written = Path(f"replay-{self.name}-{seed}.html") if file is None else Path(file), list[Path]()
         check_writable(path.parent)
-        precompile_playing(OutputConsole())
+        precompile(OutputConsole(), training=False)
         fighter = Fighter.of_run(self.folder, self._setting(scenario, start, ()))
         with temporary_folder("soulsgraph-replay-") as folder:
             record(fighter, evaluating.evaluation_seeds(seed, 1), folder, written.append)

@@ -46,9 +46,9 @@ class Screen:
     def precompile(self, training: bool = False) -> None:
         """Compile what playing calls, or what training calls too, where it is not compiled yet."""
         # Imported here: a help text need not wait for it.
-        from soulsgraph.runs.workers import precompile, precompile_playing
+        from soulsgraph.runs.workers import precompile
 
-        (precompile if training else precompile_playing)(self.console)
+        precompile(self.console, training)
 
     def each(self, name: str, items: Collection[T], function: Callable[[T], R], unit: str) -> list[R]:
         """Call a function with each item, with a line of progress, and return what it returns."""
