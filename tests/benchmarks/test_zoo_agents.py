@@ -52,7 +52,7 @@ def begin(runs: Path, agents: Path, **origin: Any) -> ZooFolder:
 
 
 def test_agents_are_compared_by_the_versions_that_an_evaluation_plays(tmp_path):
-    run = zoo.own_copy("iudex-phase1-best-0", tmp_path / "mine")
+    run = zoo.copy_agent("iudex-phase1-best-0", tmp_path / "mine")
     pretend_training(run, adaptation_stages(run, "iudex-phase2", run.plan.skill_graph.order))
     (standing,) = found = compare_agents([run.path], 2)
     assert set(standing.rates) == set(SCENARIOS)

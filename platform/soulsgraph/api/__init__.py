@@ -43,7 +43,7 @@ from soulsgraph.tracking.board import USUAL, make_trackers, names_in
 from soulsgraph.tracking.contract import Tracker
 from soulsgraph.tracking.metrics import FINAL_WIN_RATE
 from soulsgraph.tracking.wandb_tracker import PROJECT
-from soulsgraph.zoo import agent_names, is_agent, open_agent, open_own_run, open_run, own_copy
+from soulsgraph.zoo import agent_names, copy_agent, is_agent, open_agent, open_own_run, open_run
 from soulsgraph_envs.core.config import EACH_ONCE, AnyPath, Between, Keywords, check_arguments, listed
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import check_extra
@@ -407,7 +407,7 @@ class Run(Printed):
             return open_own_run(Path(self.name)) if self.in_zoo else self.folder
         if not self.in_zoo:
             raise RunFolderError(Path(run), "no `run`, but for an agent of the zoo", str(run), "leave it out")
-        return own_copy(self.name, Path(run))
+        return copy_agent(self.name, Path(run))
 
     @check_arguments
     def table(

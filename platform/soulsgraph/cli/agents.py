@@ -14,7 +14,7 @@ from soulsgraph.runs.lineage import named_skills
 from soulsgraph.runs.plan import Plan, lasting_name
 from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.zoo import AGENTS, agent_names, open_agent, open_run, own_copy
+from soulsgraph.zoo import AGENTS, agent_names, copy_agent, open_agent, open_run
 from soulsgraph.zoo.card import HEADINGS, PAGE, AgentCard, agent_row, agents_table, read_card
 from soulsgraph_envs.core.config import Keywords, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -47,7 +47,7 @@ def zoo(agent: str | None = None, /, *, run: Path | None = None, markdown: bool 
         screen.show([_summary(card) for card in cards], text_table("", HEADINGS, map(agent_row, cards)))
         return None
     if run is not None:
-        own_copy(agent, run)
+        copy_agent(agent, run)
         go_on = command_line("adapt", run, "--scenario", "NAME")
         screen.show({"agent": agent, "run": str(run)}, f"{run} is a copy of {agent}; continue with: {go_on}")
         return None

@@ -1,49 +1,27 @@
 """The zoo: trained agents that come with the package, each a run folder with a card of what it reaches.
 
-`open_run` opens a run folder or an agent by its name, for reading; `own_copy` makes a run of your own of an agent, or
+`open_run` opens a run folder or an agent by its name, for reading; `copy_agent` makes a run of your own of an agent, or
 goes on with one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 from soulsgraph.runs.lineage import branch, cards_of
-from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph_envs.core.errors import UnknownNameError
 
 #: Where the agents lie, a folder each.
 AGENTS = Path(__file__).with_name("agents")
-#: Training seeds, fixed before anything was trained; all of them are shown.
-SEEDS = (0, 1, 2)
-_SCENARIOS, _PRESETS = ("iudex-phase1", "iudex-phase2", "vordt"), ("paper", "best")
-#: What every kind of agent is trained on, and how.
-_KINDS: Mapping[str, Mapping[str, Any]] = {
-    **{f"{where}-{how}": {"scenario": where, "preset": how} for where in _SCENARIOS for how in _PRESETS},
-    "iudex-phase1-end-to-end": {"scenario": "iudex-phase1", "preset": "paper", "graph": "end-to-end"},
-    "five-skills-best": {"scenario": "five-skills", "preset": "best"},
-    **{f"{where}-best": {"scenario": where, "preset": "whole"} for where in ("iudex-full", "vordt-whole", "margit")},
-}
-#: Every agent by name: its kind and training seed.
-PLANNED = {f"{kind}-{seed}": (kind, seed) for kind in _KINDS for seed in SEEDS}
-
 #: A path that is none counts as a misspelt agent from this similarity on, as difflib measures it.
 _MUCH_ALIKE = 0.7
 
 
-def plan_of(name: str) -> Plan:
-    """Return the plan by which an agent is trained."""
-    kind, seed = PLANNED[name]
-    return Plan(**_KINDS[kind], seed=seed)
-
-
 def agent_names() -> tuple[str, ...]:
-    """Return the names of the agents that are there, in the order of the zoo."""
-    return tuple(name for name in PLANNED if (AGENTS / name / RunFolder.plan_file).is_file())
+    """Return the names of the agents that are there."""
+    return tuple(sorted(file.parent.name for file in AGENTS.glob(f"*/{RunFolder.plan_file}")))
 
 
 def is_agent(path: Path) -> bool:
@@ -88,7 +66,7 @@ def open_own_run(path: Path) -> RunFolder:
     return RunFolder.open(path)
 
 
-def own_copy(name: str, path: Path) -> RunFolder:
+def copy_agent(name: str, path: Path) -> RunFolder:
     """Open the copy of an agent that is in a folder, or make one there, which trains and adapts like any other run.
 
     Raises:

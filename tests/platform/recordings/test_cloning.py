@@ -28,7 +28,7 @@ from soulsgraph.runs.lineage import (
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, kept_demonstrations
-from soulsgraph.zoo import own_copy
+from soulsgraph.zoo import copy_agent
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -172,7 +172,7 @@ def test_the_same_command_after_a_kill_clones_what_is_missing_and_nothing_twice(
 
 
 def test_a_clone_of_one_skill_joins_an_agent_and_what_is_built_on_it_is_to_be_trained_again(fights, tmp_path):
-    run = own_copy("iudex-phase1-best-0", tmp_path / "run")
+    run = copy_agent("iudex-phase1-best-0", tmp_path / "run")
     (found,) = clone_fights(run, fights, ("dodge",))
     assert (found.card.version, [one.version for one in found.card.upstream]) == (2, [1, 1, 1])
     stages = own_stages(run)

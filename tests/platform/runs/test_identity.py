@@ -186,11 +186,11 @@ def test_a_run_is_not_resumed_in_another_version_of_its_own_fight(run):
 
 def test_a_copy_of_an_agent_holds_its_very_versions(tmp_path):
     name = "iudex-phase1-best-0"
-    copied = zoo.own_copy(name, tmp_path / "copy")
-    assert zoo.own_copy(name, tmp_path / "copy").plan == copied.plan
-    pretend_run(tmp_path / "own", zoo.plan_of(name))
+    copied = zoo.copy_agent(name, tmp_path / "copy")
+    assert zoo.copy_agent(name, tmp_path / "copy").plan == copied.plan
+    pretend_run(tmp_path / "own", copied.plan)
     with pytest.raises(RunFolderError, match=f"a copy of {name}"):
-        zoo.own_copy(name, tmp_path / "own")
+        zoo.copy_agent(name, tmp_path / "own")
 
 
 STUDY = Study(seeds=(100,), episodes=4, scale=0.01)

@@ -12,7 +12,7 @@ from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.zoo import agent_names, own_copy
+from soulsgraph.zoo import agent_names, copy_agent
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, sole_head
 from soulsgraph_clusters.fleet.protocol.tokens import Tokens
 from soulsgraph_clusters.fleet.store import Journal
@@ -34,7 +34,7 @@ def run(path, number):
 @contextmanager
 def copy(path, number):
     name = agent_names()[number]
-    copied = own_copy(name, path)
+    copied = copy_agent(name, path)
     with copied.locked():
         yield copied.plan, RunFolder.open(path).plan
 

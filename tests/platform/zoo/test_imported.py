@@ -17,7 +17,7 @@ from soulsgraph.runs.lineage import finished_versions
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup
-from soulsgraph.zoo import own_copy
+from soulsgraph.zoo import copy_agent
 from soulsgraph.zoo.conversion import import_stable_baselines
 from soulsgraph_clusters.fleet.gateway.runner import FleetStage
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
@@ -46,7 +46,7 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def run(tmp_path):
-    return own_copy("iudex-phase1-paper-0", tmp_path / "run")
+    return copy_agent("iudex-phase1-paper-0", tmp_path / "run")
 
 
 def _values(model, observations):

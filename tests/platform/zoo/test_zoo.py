@@ -21,27 +21,26 @@ from soulsgraph.zoo.card import (
     EvaluationScore,
     TrainingOrigin,
     Verification,
-    card_page,
-    make_card,
     read_card,
     verify_agent,
 )
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import DataError
 from soulsgraph_envs.core.files import write_json
+from zoo_agents import PLANNED, card_page, make_card, plan_of
 
 _ONE = "iudex-phase1-best-0"
 
 
 def test_no_agent_that_was_planned_is_left_out():
-    assert zoo.agent_names() == tuple(zoo.PLANNED)
+    assert zoo.agent_names() == tuple(sorted(PLANNED))
 
 
 @pytest.mark.parametrize("name", zoo.agent_names())
 def test_an_agents_skills_card_and_page_fit_the_code_and_each_other(name):
     run, card = zoo.open_agent(name), read_card(zoo.AGENTS / name)
     plan = run.plan
-    assert plan == zoo.plan_of(name)
+    assert plan == plan_of(name)
     assert card.digests.differing(Digests.of(plan)) == ()
     skills = check_library(run)
     assert [(one.skill, one.version, one.digest) for one in card.lineage] == [
@@ -128,17 +127,17 @@ def test_a_folder_of_an_agents_name_comes_first(tmp_path, monkeypatch):
 def test_a_copy_is_a_run_of_ones_own(tmp_path):
     (tmp_path / "empty").mkdir()
     for folder in (tmp_path / "new", tmp_path / "empty"):
-        copied, agent = zoo.own_copy(_ONE, folder), zoo.open_agent(_ONE)
+        copied, agent = zoo.copy_agent(_ONE, folder), zoo.open_agent(_ONE)
         assert copied.path == folder
         assert copied.plan == agent.plan
         assert [card.digest for card in check_library(copied)] == [card.digest for card in check_library(agent)]
         with copied.locked():
             pass
-        assert zoo.own_copy(_ONE, folder).plan == agent.plan, "it is gone on with"
+        assert zoo.copy_agent(_ONE, folder).plan == agent.plan, "it is gone on with"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     with pytest.raises(RunFolderError, match="other"):
-        zoo.own_copy(_ONE, tmp_path / "other")
+        zoo.copy_agent(_ONE, tmp_path / "other")
 
 
 @pytest.mark.parametrize(("edit", "name"), [({"format": "another"}, "format"), ({"seed": "zero"}, "seed")])
