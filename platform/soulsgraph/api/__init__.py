@@ -6,11 +6,10 @@ they return.
 
 from __future__ import annotations
 
-import gc
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -754,7 +753,7 @@ def _train_stages(
         if any(stage.steps >= evaluating.CHECKPOINT_INTERVAL for stage in unfinished):
             worker.start(load_playing)
         # Imported beside the worker's start: it takes seconds. Torch is imported whole, or never again in this process.
-        with uninterrupted(), _uncollected():
+        with uninterrupted():
             from soulsgraph.pages.run_report import show_fight
             from soulsgraph.runs.table import win_rates
             from soulsgraph.runs.train import train_stages
@@ -763,8 +762,7 @@ def _train_stages(
         with training_workplace(folder, place, console, trackers, learners, worker) as workplace:
             train_stages(workplace, stages, console)
             if evaluated:
-                asked = folder, folder.plan.episodes, evaluating.EVALUATION_SEED
-                table = win_rates(*asked, workplace.display, workplace.worker)
+                table = win_rates(folder, folder.plan.episodes, evaluating.EVALUATION_SEED, workplace.display)
                 _track_table(folder, table, workplace.board)
                 if unfinished:
                     _say_what_chance_plays_better(folder, workplace.display, console)
@@ -780,18 +778,6 @@ def _say_what_chance_plays_better(folder: RunFolder, display: Display, console: 
         won = f"{chance.wins} of {chance.episodes} fights are won with it at random, {trained.wins} as trained"
         line = f"{skill}: chance plays it better in {home}: {won}; another training seed may lead to a better one"
         console.print(line, highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Import without collecting garbage: to look through modules, which stay to the end, takes part of a second."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
 
 
 def _track_table(run: RunFolder, table: WinRateTable, board: Board) -> None:

@@ -38,7 +38,6 @@ from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
 from soulsgraph_policies.agents.agent import Agent, NetworkController
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights
 from soulsgraph_policies.agents.library import Artifact, SkillCard, read_tensors
-from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects, take_over
 
 if TYPE_CHECKING:
     from soulsgraph_clusters.fleet.learner.evaluation import FleetFights, FleetGame
@@ -131,7 +130,7 @@ def source_of(run: RunFolder, scenario: str) -> str:
 
 def load_artifacts(run: RunFolder, trained_on: str, skills: Sequence[str]) -> dict[str, Artifact]:
     """Load the versions that play after training on a scenario."""
-    return {name: _load(run, name, lineage.version_in_play(run, name, trained_on)) for name in skills}
+    return {name: run.library.load(name, lineage.version_in_play(run, name, trained_on)) for name in skills}
 
 
 def load_networks(
@@ -142,12 +141,6 @@ def load_networks(
     return {skill.name: artifacts[skill.name].network(skill, scenario) for skill in skills}
 
 
-def _load(run: RunFolder, skill: str, version: int) -> Artifact:
-    artifact = run.library.load(skill, version)
-    run.library.check_upstream(artifact.card)
-    return artifact
-
-
 def check_library(run: RunFolder) -> list[SkillCard]:
     """Check every version of every skill as for playing, and return their cards in training order.
 
@@ -155,10 +148,10 @@ def check_library(run: RunFolder) -> list[SkillCard]:
         SoulsGraphError: if one is damaged, cannot be read or does not fit the run.
     """
     scenario = load_scenario(run.plan.scenario)
-    artifacts = [_load(run, card.skill, card.version) for card in lineage.cards_of(run)]
-    for artifact in artifacts:
-        artifact.network(make_skill(artifact.card.skill, run.plan.options), scenario)
-    return [artifact.card for artifact in artifacts]
+    cards = lineage.cards_of(run)
+    for card in cards:
+        run.library.load(card.skill, card.version).network(make_skill(card.skill, run.plan.options), scenario)
+    return cards
 
 
 def make_agent(run: RunFolder, setting: Setting) -> Agent:
@@ -446,41 +439,6 @@ def table_inputs(run: RunFolder, episodes: int, seed: int) -> dict[str, Any]:
             for home in homes
         },
     }
-
-
-def evaluate_rows(
-    run: RunFolder,
-    episodes: int,
-    seed: int = EVALUATION_SEED,
-    on_finished: OnFinished | None = None,
-    worker: WorkerProcess | None = None,
-) -> Mapping[WinRateRow, Episodes]:
-    """Evaluate every row that the run allows, each on the same evaluation seeds; a `worker` that runs plays half."""
-    rows, on_finished = allowed_rows(run), on_finished or (lambda _: None)
-    theirs = rows[1::2] if worker is not None and worker.running else ()
-    if worker is not None and theirs:
-        worker.forget()
-        worker.submit(_play_rows_elsewhere, tuple(loaded_projects().values()), run, theirs, episodes, seed)
-    played = {row: _play_row(run, row, episodes, seed, on_finished) for row in rows if row not in theirs}
-    if worker is not None and theirs:
-        with suppress(WorkerLostError):
-            played |= zip(theirs, worker.result(), strict=True)
-            on_finished(episodes * len(theirs))
-    return {row: played[row] if row in played else _play_row(run, row, episodes, seed, on_finished) for row in rows}
-
-
-def _play_rows_elsewhere(
-    projects: Sequence[LoadedProject], run: RunFolder, rows: Sequence[WinRateRow], episodes: int, seed: int
-) -> list[Episodes]:
-    """Play rows in a process that has not imported the code of projects."""
-    take_over(projects)
-    return [_play_row(run, row, episodes, seed) for row in rows]
-
-
-def _play_row(
-    run: RunFolder, row: WinRateRow, episodes: int, seed: int, on_finished: OnFinished | None = None
-) -> Episodes:
-    return evaluate(run, row, episodes, seed, on_finished=on_finished).episodes
 
 
 #: Decisions between two checkpoints, and episodes each is played for (Figures 2 and 3).

@@ -12,7 +12,6 @@ from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.plan import differing
 from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_envs.core.config import Where, read_file, validate
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.skills import make_skill
@@ -33,18 +32,10 @@ def kept_rates(run: RunFolder, inputs: Mapping[str, Any]) -> WinRateTable | None
     return WinRateTable(saved["title"], tuple(rows))
 
 
-def win_rates(
-    run: RunFolder,
-    episodes: int,
-    seed: int,
-    display: Display = "auto",
-    worker: WorkerProcess | None = None,
-    write: bool = True,
-) -> WinRateTable:
+def win_rates(run: RunFolder, episodes: int, seed: int, display: Display = "auto", write: bool = True) -> WinRateTable:
     """Return every row of Table 1 that the run allows: as it was written, where of these episodes, versions and fights.
 
-    Else the rows are played, with a bar, a `worker` that runs playing a part, and written as Parquet and JSON with
-    every episode.
+    Else the rows are played, with a bar, and written as Parquet and JSON with every episode.
 
     Raises:
         SoulsGraphError: if a number is out of its range, a skill is missing or damaged, or what was written is.
@@ -54,14 +45,16 @@ def win_rates(
     inputs = evaluating.table_inputs(run, episodes, seed)
     if (kept := kept_rates(run, inputs)) is not None:
         return kept
-    total = episodes * len(inputs["rows"])
-    with stage_progress("table", total, display, unit="episodes") as progress:
-        played = evaluating.evaluate_rows(run, episodes, seed, progress.advance, worker)
-    rates = tuple(WinRate.of(fights.won, row.label, row.paper_percent) for row, fights in played.items())
+    rows = evaluating.allowed_rows(run)
+    with stage_progress("table", episodes * len(rows), display, unit="episodes") as progress:
+        played = [evaluating.evaluate(run, row, episodes, seed, (), progress.advance).episodes for row in rows]
+    rates = tuple(
+        WinRate.of(fights.won, row.label, row.paper_percent) for row, fights in zip(rows, played, strict=True)
+    )
     table = WinRateTable(f"Win rates, {run.plan.scenario}, {episodes} episodes a row", rates)
     if write:
         terms = make_skill(run.plan.skill_graph.order[-1], run.plan.options).reward.names
-        settings = {row.label: fights for row, fights in played.items()}
+        settings = {row.label: fights for row, fights in zip(rows, played, strict=True)}
         write_episodes(run.results("episodes"), settings, terms, {"seed": evaluating.evaluation_seeds(seed, episodes)})
         write_rows(run.results("table"), [row.to_dict() for row in table.rows])
         write_json(run.path / _FILE, {**table.to_dict(), "inputs": inputs})

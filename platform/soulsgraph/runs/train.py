@@ -93,8 +93,6 @@ class StageSetup:
         self.inputs = lineage.stage_inputs(run, stage, frozen)
         self.key = lineage.stage_key(run, stage, self.inputs)
         self.upstream = {name: library.load(name, version) for name, version in frozen.items()}
-        for artifact in self.upstream.values():
-            library.check_upstream(artifact.card)
         self.parents = {p.skill: library.load(p.skill, p.parent) for p in stage.parts if p.parent is not None}
         #: How each skill learns that does.
         self.numbers = {part.skill: self._numbers(part) for part in stage.parts}
@@ -127,10 +125,14 @@ class StageSetup:
         return sorted(self.run.checkpoints(self.key).glob("step-*"))
 
     @property
+    def networks(self) -> dict[str, FrozenNetwork]:
+        """The networks of the frozen skills, in graph order."""
+        return {name: kept.network(self.skill(name), self.scenario) for name, kept in self.upstream.items()}
+
+    @property
     def agent(self) -> Agent:
         """Who plays the stage: frozen skills by their networks, those that learn randomly until they have weights."""
-        frozen = {name: kept.network(self.skill(name), self.scenario) for name, kept in self.upstream.items()}
-        return Agent(self.scenario, self.skills, frozen, dict.fromkeys(self.stage.skills, "random"))
+        return Agent(self.scenario, self.skills, self.networks, dict.fromkeys(self.stage.skills, "random"))
 
     def skill(self, name: str) -> Skill:
         """Return a skill that takes part."""
@@ -148,9 +150,8 @@ class StageSetup:
                 a synchronous plan.
             SoulsGraphError: if a fleet or games cannot play the stage, or as `check_elsewhere`.
         """
-        if gateway is not None:
-            return self._built(self._sampled_by_fleet(gateway))
-        return self._built(self._sampled_by_games(games, session) if games else self._sampled(session))
+        real_time = gateway is not None or games
+        return self._built(self._sampled_in_real_time(gateway, games, session) if real_time else self._sampled(session))
 
     def build_own(self, factory: LearnerFactory) -> OwnTraining:
         """Build the training of the stage's skill by a learner of your own.
@@ -160,10 +161,9 @@ class StageSetup:
         """
         plan, name = self.run.plan, self.stage.skill
         skill, parent, numbers = self.skill(name), self.parent, self.hyperparameters
-        networks = {one: kept.network(self.skill(one), self.scenario) for one, kept in self.upstream.items()}
         weights = None if parent is None else parent.weights
         task = task_of(skill, plan.lanes or plan.method.lanes, self.stage.seed, numbers, weights)
-        training = OwnTraining(self.skills, self.scenario, networks, task, factory)
+        training = OwnTraining(self.skills, self.scenario, self.networks, task, factory)
         if parent is not None:
             training.normalizer.set_state(parent.card.normalizer.normalizer().get_state())
         return training
@@ -240,32 +240,27 @@ class StageSetup:
         config.environment(env_config={"scenario": self.scenario})
         return config
 
-    def _sampled_by_fleet(self, gateway: FleetGateway) -> SkillDQNConfig:
-        # Imported here, as below: gRPC and what belongs to it take a moment that a run in the simulator need not wait.
-        from soulsgraph_clusters.fleet.gateway.runner import FLEET, GatewayRunner
-        from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
-
-        config, stage = self._config(FleetDQN), self._fleet_stage(gateway.fleet)
-        stage.task(config)  # What no fleet can play is refused before anything starts.
-        process = gateway.process()
-        config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=0 if process is None else 1)
-        config.environment(env_config={FLEET: replace(stage, process=process)})
-        return config
-
-    def _sampled_by_games(self, games: Sequence[GameSettings], session: Session) -> SkillDQNConfig:
+    def _sampled_in_real_time(
+        self, gateway: FleetGateway | None, games: Sequence[GameSettings], session: Session
+    ) -> SkillDQNConfig:
+        # Imported here: gRPC and what belongs to it take a moment that a run in the simulator need not wait for.
         from soulsgraph_clusters.fleet.gateway.runner import FLEET, GatewayRunner
         from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
         from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 
-        config, stage = self._config(FleetDQN), self._fleet_stage(Fleet(FleetSettings(), self.run.path))
+        fleet = Fleet(FleetSettings(), self.run.path) if gateway is None else gateway.fleet
+        config, stage = self._config(FleetDQN), self._fleet_stage(fleet)
         stage.task(config)  # What no game can play is refused before anything starts.
-        places = None
-        if not session.local:
+        if gateway is not None:
+            stage = replace(stage, process=gateway.process())
+        elif session.local:
+            stage = replace(stage, games=tuple(games))
+        else:
             # A single one is played on each game PC.
             games = [*games] * max(self.run.plan.env_runners, 1) if len(games) == 1 else games
-            places = tuple(find_places(len(games), session))
-        config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=0)
-        config.environment(env_config={FLEET: replace(stage, games=tuple(games), places=places)})
+            stage = replace(stage, games=tuple(games), places=tuple(find_places(len(games), session)))
+        config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=0 if stage.process is None else 1)
+        config.environment(env_config={FLEET: stage})
         return config
 
     def _fleet_stage(self, fleet: Fleet) -> FleetStage:

@@ -94,11 +94,6 @@ class WorkerProcess:
             self._connection.send_bytes(cloudpickle.dumps((function, arguments)))
 
     @property
-    def running(self) -> bool:
-        """Whether the process was started and not found to have ended."""
-        return self._connection is not None
-
-    @property
     def answered(self) -> bool:
         """Whether `result` returns at once."""
         return self._open > 0 and self._connection is not None and self._connection.poll()
