@@ -33,6 +33,7 @@ from soulsgraph.paper.study import ADAPTED, SHIFTED
 from soulsgraph.results.tables import OutputConsole, Printed, WinRateTable, frame_of, text_table
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
+from soulsgraph.runs.evaluate import EVALUATION_SEED, EpisodeCount, FightSeed
 from soulsgraph.runs.places import TrainingPlace
 from soulsgraph.runs.plan import Plan, Stage, check_learns, lasting_name, overrides_for
 from soulsgraph.runs.progress import Display, resumable, silence_advice, stage_progress
@@ -61,8 +62,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TICK_S, _LONGEST_S = 0.1, 120.0
-_Seed = Annotated[int, Between(0, 2**63 - 1)]
-_Episodes = Annotated[int, Between(1, 1_000_000)]
 _Names = str | Annotated[Sequence[str], EACH_ONCE]
 _Learners = Mapping[str, Callable[..., Any]]
 _Trackers = str | Tracker | Sequence[str | Tracker]
@@ -281,8 +280,8 @@ class Run(Printed):
         self,
         scenario: AnyPath | None = None,
         *,
-        episodes: _Episodes = Plan.episodes,
-        seed: _Seed = evaluating.EVALUATION_SEED,
+        episodes: EpisodeCount = Plan.episodes,
+        seed: FightSeed = EVALUATION_SEED,
         start: str | None = None,
         random: _Names = (),
         games: AnyPath | None = None,
@@ -410,7 +409,7 @@ class Run(Printed):
 
     @check_arguments
     def table(
-        self, episodes: _Episodes | None = None, *, seed: _Seed = evaluating.EVALUATION_SEED, quiet: bool = False
+        self, episodes: EpisodeCount | None = None, *, seed: FightSeed = EVALUATION_SEED, quiet: bool = False
     ) -> WinRateTable:
         """Return the win rates of every row of the paper's Table 1 that its skills allow.
 
@@ -460,14 +459,14 @@ class Run(Printed):
     @check_arguments
     def watch(
         self,
-        seed: _Seed = evaluating.EVALUATION_SEED,
+        seed: FightSeed = EVALUATION_SEED,
         *,
         scenario: AnyPath | None = None,
         start: str | None = None,
         random: _Names = (),
         side_by_side: AnyPath | None = None,
         file: AnyPath | None = None,
-        episodes: _Episodes | None = None,
+        episodes: EpisodeCount | None = None,
         seconds: Annotated[float, Between(_TICK_S, 3600.0)] = _LONGEST_S,
         only_fight: bool = False,
         quiet: bool = False,
@@ -527,7 +526,7 @@ class Run(Printed):
     @check_arguments
     def replay(
         self,
-        seed: _Seed = evaluating.EVALUATION_SEED,
+        seed: FightSeed = EVALUATION_SEED,
         *,
         scenario: AnyPath | None = None,
         start: str | None = None,
@@ -588,9 +587,7 @@ class Run(Printed):
 
         if not all(map(self.folder.library.versions, self.plan.skill_graph.order)):
             return None
-        return kept_rates(
-            self.folder, evaluating.table_inputs(self.folder, self.plan.episodes, evaluating.EVALUATION_SEED)
-        )
+        return kept_rates(self.folder, evaluating.table_inputs(self.folder, self.plan.episodes, EVALUATION_SEED))
 
 
 @cache
@@ -707,7 +704,7 @@ def _fought_in(games: AnyPath | None, fleet: AnyPath | None, seed: int) -> evalu
         return () if games is None else load_games(Path(games))
     if games is not None:
         raise SoulsGraphError("expected `games` or `fleet`, found both; leave one out.")
-    if seed != evaluating.EVALUATION_SEED:
+    if seed != EVALUATION_SEED:
         raise SoulsGraphError("seed: expected none, for a fleet's games draw seeds of their own; leave it out.")
     check_extra("evaluate --fleet", "train")
     # Imported here: nothing else of this needs a fleet's libraries.
@@ -762,7 +759,7 @@ def _train_stages(
         with training_workplace(folder, place, console, trackers, learners, worker) as workplace:
             train_stages(workplace, stages, console)
             if evaluated:
-                table = win_rates(folder, folder.plan.episodes, evaluating.EVALUATION_SEED, workplace.display)
+                table = win_rates(folder, folder.plan.episodes, EVALUATION_SEED, workplace.display)
                 _track_table(folder, table, workplace.board)
                 if unfinished:
                     _say_what_chance_plays_better(folder, workplace.display, console)

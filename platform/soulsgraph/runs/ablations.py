@@ -192,7 +192,6 @@ def measure_ablations(
         SoulsGraphError: before anything is played, if a skill is missing or damaged, a name unknown, a number out of
             range, or the runs would play versions trained on different scenarios.
     """
-    evaluating.check_evaluation(seed, episodes)
     sources = {of: evaluating.source_of(run, scenario) for of, run in runs.items()}
     if len({*sources.values()}) > 1:
         found = ", ".join(f"{source} for seed {of}" for of, source in sources.items())

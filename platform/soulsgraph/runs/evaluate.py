@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 from safetensors.numpy import save
@@ -21,11 +21,11 @@ from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.statistics import WinRate, mean_interval
 from soulsgraph.results.tables import write_episodes, write_rows
 from soulsgraph.runs import lineage
-from soulsgraph.runs.plan import check_range, lasting_name, scenario_digest
+from soulsgraph.runs.plan import lasting_name, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerLostError, WorkerProcess
 from soulsgraph_envs.combat.rollout import Episodes, Rollout
-from soulsgraph_envs.core.config import to_json
+from soulsgraph_envs.core.config import Between, to_json
 from soulsgraph_envs.core.errors import reading
 from soulsgraph_envs.core.files import whole_file, write_json
 from soulsgraph_envs.core.game import Game
@@ -88,6 +88,9 @@ TABLE_1 = (
         _PHASE_2, _PHASE_2, "mid", (), "dodge and heal-attack fine-tuned", "b", 52.0, adapted=("dodge", "heal_attack")
     ),
 )
+#: A number of evaluation episodes, and the seed of some.
+EpisodeCount = Annotated[int, Between(1, 1_000_000)]
+FightSeed = Annotated[int, Between(0, 2**63 - 1)]
 #: Seed of the evaluation episodes unless asked otherwise: the same for every row and every run.
 EVALUATION_SEED = 1_000_000
 #: Lanes played at once: more gain nothing, the simulator and the networks are compiled.
@@ -95,16 +98,6 @@ LANES = 256
 _EVALUATION_STREAM = 20
 #: Called with the number of episodes that ended since its last call.
 OnFinished = Callable[[int], None]
-
-
-def check_evaluation(seed: int, episodes: int) -> None:
-    """Refuse a seed or a number of evaluation episodes out of range.
-
-    Raises:
-        SoulsGraphError: naming the option, the range and the value.
-    """
-    check_range("episodes", episodes, 1, 1_000_000)
-    check_range("seed", seed, 0, 2**63 - 1)
 
 
 def evaluation_seeds(seed: int, episodes: int) -> Seeds:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from soulsgraph_envs.core import config
 from soulsgraph_envs.core.config import digest_of
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, plain_range, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.scenario import fight_tables, load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.seeds import derive_seeds
@@ -126,9 +126,8 @@ class Plan:
         if self.preset not in dqn.PRESETS:
             raise UnknownNameError("preset", self.preset, dqn.PRESETS)
         self.check_fight(self.scenario)
-        method = self.method
-        if self.lanes is not None:
-            check_range("lanes", self.lanes, 1, method.steps_per_round)
+        most = self.method.steps_per_round
+        config.require((self.lanes or 1) <= most, "lanes", f"be at most {most}, the decisions of an iteration")
         for skill in (*self.learners, *(name.partition(".")[0] for name in self.overrides if "." in name)):
             if skill not in self.skill_graph.order:
                 raise UnknownNameError("skill", skill, self.skill_graph.order)
@@ -314,16 +313,6 @@ def check_controls(graph: SkillGraph, scenario: str) -> None:
                 f"skill {name}: expected a player that answers to {names}, found {slug(player)!r} in the scenario "
                 f"{slug(scenario)!r}, who does not; fight in a `scenario` with another player, such as knight-full."
             )
-
-
-def check_range(name: str, value: float, low: float, high: float) -> None:
-    """Refuse a number out of its range.
-
-    Raises:
-        SoulsGraphError: naming the option, the range and the value.
-    """
-    if not low <= value <= high:
-        raise SoulsGraphError(f"{name}: expected a value from {plain_range(low, high)}, found {shown(value)}.")
 
 
 def scenario_digest(name: str) -> str:

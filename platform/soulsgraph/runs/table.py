@@ -41,7 +41,6 @@ def win_rates(run: RunFolder, episodes: int, seed: int, display: Display = "auto
         SoulsGraphError: if a number is out of its range, a skill is missing or damaged, or what was written is.
         WriteError: if the run folder cannot be written.
     """
-    evaluating.check_evaluation(seed, episodes)
     inputs = evaluating.table_inputs(run, episodes, seed)
     if (kept := kept_rates(run, inputs)) is not None:
         return kept

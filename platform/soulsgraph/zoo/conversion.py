@@ -15,7 +15,7 @@ import numpy as np
 
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.runs.evaluate import EVALUATION_SEED, LANES, Setting, evaluation_seeds, load_artifacts, make_agent
-from soulsgraph.runs.plan import Stage, check_range, scenario_digest
+from soulsgraph.runs.plan import Stage, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.combat.rollout import Floats, Integers
@@ -35,7 +35,6 @@ from soulsgraph_policies.agents.library import Artifact, SkillCard
 CHECK = "check.json"
 #: Two actions are near a tie unless their values differ by more than this share of the observation's largest one.
 MARGIN = 1e-5
-MOST_OBSERVATIONS = 10_000_000
 _AT_ONCE = 50_000
 
 
@@ -81,7 +80,6 @@ def export_onnx(
             written then.
         WriteError: if the folder cannot be written.
     """
-    check_range("check", observations, 1, MOST_OBSERVATIONS)
     agent, artifacts = make_agent(run, setting), load_artifacts(run, setting.trained_on, run.plan.skill_graph.order)
     networks = {name: network for name, network in agent.networks.items() if isinstance(network, FrozenNetwork)}
     models = {
