@@ -210,7 +210,7 @@ def compare_agents(agents: Sequence[Path], episodes: int) -> list[ScenarioScores
     runs, found = [open_run(path) for path in agents], []
     for run in runs:
         home, sources = run.plan.scenario, {where: source_of(run, where) for where in SCENARIOS}
-        rates = {where: evaluate(run, Setting(where, by), episodes).win_rate for where, by in sources.items()}
+        rates = {where: evaluate(run, Setting(where, by), episodes).wins for where, by in sources.items()}
         adapted = tuple(where for where, by in sources.items() if by == where != home)
         found.append(ScenarioScores(run_name(run.path), home, rates, adapted))
     return found

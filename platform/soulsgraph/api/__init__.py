@@ -20,20 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import gymnasium
 from rich.console import Console, RenderableType
 
-from soulsgraph.api.playing import (
-    FightFilm,
-    FightPage,
-    FightResults,
-    SkillPolicy,
-    TrainedAgent,
-    check_film,
-    show_fights,
-)
+from soulsgraph.api.playing import FightFilm, FightPage, SkillPolicy, TrainedAgent, check_film, show_fights
 from soulsgraph.paper.study import ADAPTED, SHIFTED
 from soulsgraph.results.tables import OutputConsole, Printed, WinRateTable, frame_of, text_table
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
-from soulsgraph.runs.evaluate import EVALUATION_SEED, EpisodeCount, FightSeed
+from soulsgraph.runs.evaluate import EVALUATION_SEED, EpisodeCount, FightResults, FightSeed
 from soulsgraph.runs.places import TrainingPlace
 from soulsgraph.runs.plan import Plan, Stage, check_learns, lasting_name, overrides_for
 from soulsgraph.runs.progress import Display, resumable, silence_advice, stage_progress
@@ -319,8 +311,7 @@ class Run(Printed):
         precompile(console, training=False)
         display: Display = "auto" if place and not quiet else "silent"
         with stage_progress("evaluate", episodes, display, unit="episodes") as progress:
-            played = evaluating.evaluate(self.folder, setting, episodes, seed, place, progress.advance)
-        results = FightResults(played)
+            results = evaluating.evaluate(self.folder, setting, episodes, seed, place, progress.advance)
         if out is not None:
             results.save(out)
             console.print(f"results in {out}")

@@ -11,23 +11,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
+from rich.console import RenderableType
 from safetensors.numpy import save
 
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.statistics import WinRate, mean_interval
-from soulsgraph.results.tables import write_episodes, write_rows
+from soulsgraph.results.statistics import Interval, WinRate, mean_interval
+from soulsgraph.results.tables import Printed, WinRateTable, episode_rows, frame_of, write_episodes, write_rows
 from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import lasting_name, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerLostError, WorkerProcess
 from soulsgraph_envs.combat.rollout import Episodes, Rollout
-from soulsgraph_envs.core.config import Between, to_json
+from soulsgraph_envs.core.config import AnyPath, Between, check_arguments, to_json
 from soulsgraph_envs.core.errors import reading
-from soulsgraph_envs.core.files import whole_file, write_json
+from soulsgraph_envs.core.extras import check_extra
+from soulsgraph_envs.core.files import check_writable, whole_file, write_json
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds
@@ -248,12 +251,16 @@ def play_in_games(
     return Episodes.join(parts), reports
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """One setting as it was evaluated: what played, and how every episode ended.
+@dataclass(frozen=True, repr=False)
+class FightResults(Printed):
+    """The fights of an evaluation: how many were won, and every one as a row.
 
     `origin` says what was evaluated, as plain values; `terms` names the columns of the episodes' reward terms,
     `origins` has columns of where each episode came from: its seed, or its game and lane of a fleet.
+
+    Example:
+        results = soulsgraph.load("iudex-phase1-best-0").evaluate(episodes=400)
+        results.win_rate, results.interval  # shares, with Wilson's 95 % interval
     """
 
     origin: Mapping[str, Any]
@@ -263,7 +270,7 @@ class Evaluation:
     games: tuple[PlayedGame | FleetGame, ...] = ()
 
     @property
-    def win_rate(self) -> WinRate:
+    def wins(self) -> WinRate:
         """The setting's row of a table of win rates."""
         origin = self.origin
         setting = f"{origin['scenario']} ({origin['start']}), skills of {origin['trained_on']}"
@@ -271,49 +278,66 @@ class Evaluation:
         return WinRate.of(self.episodes.won, setting)
 
     @property
+    def win_rate(self) -> float:
+        """Share of the fights won."""
+        return self.wins.rate
+
+    @property
+    def interval(self) -> Interval:
+        """Wilson's 95 % interval of the win rate, as shares."""
+        return self.wins.interval
+
+    @cached_property
+    def frame(self) -> Any:
+        """A data frame with a row a fight: seed, won, died, length in decisions, seconds, HP left, return, terms."""
+        return frame_of(episode_rows(self.wins.setting, self.episodes, self.terms, self.origins))
+
+    @property
     def means(self) -> dict[str, float]:
         """Means over the episodes: of returns, lengths in decisions, and seconds of game time."""
         means = episode_means(self.episodes)
         return {f"mean_{name}": means[name] for name in ("return", "length", "seconds")}
 
-    def lines(self) -> tuple[str, ...]:
-        """Return what was evaluated, as lines for a reader."""
-        origin = self.origin
-        versions = ", ".join(f"{name} v{version}" for name, version in origin["versions"].items())
-        trained = f"preset {origin['preset']}, training seed {origin['training_seed']}"
-        return (
-            f"{origin['run']}: {trained}, {versions or 'no skill of it'}",
-            f"{len(self.episodes)} episodes{self._chosen}, start {origin['start']}, in {origin['played_in']}; "
-            f"commit {origin['commit'] or 'unknown'}",
-        )
-
-    @property
-    def _chosen(self) -> str:
-        """How the episodes were chosen."""
-        origin = self.origin
-        if origin["seed"] is not None:
-            return f" of seed {origin['seed']}"
-        lost = f" ({origin['lost']} of these were lost with their games)" if origin["lost"] else ""
-        return f", {origin['asked']} asked for and those under way when they had ended{lost}, seeds of the games' own"
-
     def to_dict(self) -> dict[str, Any]:
         """Return what was evaluated and its results as plain values; rates are ratios."""
         games = {"games": [game.to_dict() for game in self.games]} if self.games else {}
-        return {**self.origin, **self.win_rate.to_dict(), **self.means, **games}
+        return {**self.origin, **self.wins.to_dict(), **self.means, **games}
 
-    def save(self, folder: Path) -> None:
+    def to_rich(self) -> list[RenderableType]:
+        """Return what was evaluated, the share of fights won, and means."""
+        origin, means = self.origin, self.means
+        versions = ", ".join(f"{name} v{version}" for name, version in origin["versions"].items())
+        trained = f"preset {origin['preset']}, training seed {origin['training_seed']}"
+        chosen = f" of seed {origin['seed']}"
+        if origin["seed"] is None:
+            lost = f" ({origin['lost']} of these were lost with their games)" if origin["lost"] else ""
+            chosen = f", {origin['asked']} asked for and those under way when they had ended{lost}, "
+            chosen += "seeds of the games' own"
+        return [
+            f"{origin['run']}: {trained}, {versions or 'no skill of it'}",
+            f"{len(self.episodes)} episodes{chosen}, start {origin['start']}, in {origin['played_in']}; "
+            f"commit {origin['commit'] or 'unknown'}",
+            *WinRateTable("", (self.wins,)).to_rich(),
+            f"mean return {means['mean_return']:.2f}, mean length {means['mean_length']:.0f} decisions, "
+            f"{means['mean_seconds']:.1f} s",
+            *(f"game {number}: {report}" for number, report in enumerate(self.games, 1)),
+        ]
+
+    @check_arguments
+    def save(self, folder: AnyPath) -> Path:
         """Write `evaluation.json`, `evaluation.parquet` (the same in one row) and `episodes.parquet` (one row each).
 
-        Raises:
-            WriteError: if the place cannot be written.
+        Return the folder; raises WriteError if the place cannot be written.
         """
-        row = {
-            key: value if isinstance(value, str | int | float | None) else to_json(value)
-            for key, value in self.to_dict().items()
-        }
-        write_episodes(folder / "episodes.parquet", {self.win_rate.setting: self.episodes}, self.terms, self.origins)
-        write_rows(folder / "evaluation.parquet", [row])
-        write_json(folder / "evaluation.json", self.to_dict())
+        check_extra("results in files", "data")
+        check_writable(path := Path(folder))
+        plain = self.to_dict()
+        row = {name: value if isinstance(value, str | int | float | None) else to_json(value)
+               for name, value in plain.items()}  # fmt: skip
+        write_episodes(path / "episodes.parquet", {self.wins.setting: self.episodes}, self.terms, self.origins)
+        write_rows(path / "evaluation.parquet", [row])
+        write_json(path / "evaluation.json", plain)
+        return path
 
 
 def evaluate(
@@ -323,7 +347,7 @@ def evaluate(
     seed: int = EVALUATION_SEED,
     place: Place = (),
     on_finished: OnFinished | None = None,
-) -> Evaluation:
+) -> FightResults:
     """Play a setting's evaluation episodes, in real-time games if any are given, and return what was played.
 
     A fleet's games play by seeds of their own, and every fight counts that began before the last of them had ended.
@@ -352,16 +376,16 @@ def evaluate(
     }
     terms, origins = agent.skills[-1].reward.names, {"seed": seeds}
     if not place:
-        return Evaluation(origin, terms, origins, play(agent, seeds, on_finished))
+        return FightResults(origin, terms, origins, play(agent, seeds, on_finished))
     if isinstance(place, Sequence):
         played, reports = play_in_games(agent, seeds, place, on_finished)
         origin["played_in"] = f"{len(place)} real-time game{'s' * (len(place) > 1)}"
-        return Evaluation(origin, terms, origins, played, reports)
+        return FightResults(origin, terms, origins, played, reports)
     fleet = _play_in_fleet(run, setting, agent, episodes, seed, place, on_finished)
     origin |= {"seed": None, "played_in": ", ".join(game.title for game in fleet.games)}
     origin |= {"asked": episodes, "lost": fleet.lost}
     by_game = {"game": fleet.names, "lane": fleet.episodes.lanes.tolist()}
-    return Evaluation(origin, terms, by_game, fleet.episodes, fleet.games)
+    return FightResults(origin, terms, by_game, fleet.episodes, fleet.games)
 
 
 def _play_in_fleet(
