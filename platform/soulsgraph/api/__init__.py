@@ -381,7 +381,7 @@ class Run(Printed):
                 load_games(Path(place.games))
             precompile(console, training=False)
             selection = select_for_run(folder, home, target)
-            console.print("\n".join(selection.lines()), soft_wrap=True)
+            console.print("\n".join(selection.lines()))
             chosen, decisions = selection.skills, selection.decisions
             if not chosen:
                 return Run(kept, decisions)
@@ -765,7 +765,7 @@ def _say_what_chance_plays_better(folder: RunFolder, display: Display, console: 
     for skill, (chance, trained) in worse_than_chance(agent, folder.plan.episodes, display).items():
         won = f"{chance.wins} of {chance.episodes} fights are won with it at random, {trained.wins} as trained"
         line = f"{skill}: chance plays it better in {home}: {won}; another training seed may lead to a better one"
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line)
 
 
 def _track_table(run: RunFolder, table: WinRateTable, board: Board) -> None:

@@ -19,9 +19,10 @@ from soulsgraph.runs.lineage import cards_of, own_stages
 from soulsgraph.runs.plan import Plan, Stage, differing
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.table import saved_table
 from soulsgraph.tracking.metrics import FIGHT
 from soulsgraph.zoo.card import CARD, read_card
-from soulsgraph_envs.core.config import Where, read_file, to_table
+from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.files import temporary_folder, whole_file, write_text
 from soulsgraph_policies.agents.library import SkillCard
@@ -51,8 +52,8 @@ class ReportedRun:
     @cached_property
     def rates(self) -> list[WinRate]:
         """Win rates as they were evaluated last, of an agent of the zoo those of its card; none where neither is."""
-        if rows := self._rows("table"):
-            return [WinRate(row["wins"], row["episodes"], row["setting"], row["paper_percent"]) for row in rows]
+        if saved := saved_table(self.run):
+            return [*saved[0].rows]
         return [read_card(self.run.path).win_rate] if self._has(self.run.path / CARD) else []
 
     def _has(self, path: Path) -> bool:
@@ -66,12 +67,8 @@ class ReportedRun:
     @cached_property
     def note(self) -> str:
         """What is to be said of the win rates: that other versions play by now, or in other fights; else nothing."""
-        path = self.run.path / "results" / "table.json"
-        if not self._has(path) or not self.rates:
-            return ""
-        saved = read_file(Where(path, remedy="remove the file"))
-        kept = saved.get("inputs", {})
-        if differing(table_inputs(self.run, kept.get("episodes", 0), kept.get("seed", 0)), kept):
+        _, kept = saved_table(self.run) or (None, {})
+        if kept and differing(table_inputs(self.run, kept["episodes"], kept["seed"]), kept):
             return "Other versions play by now than were evaluated, or the fights changed: evaluate them anew."
         return ""
 

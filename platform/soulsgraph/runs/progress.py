@@ -134,7 +134,7 @@ class ShownProgress:
         if self._line and self._notebook is not None:
             self._notebook.draw(self._name, self._steps, self._total, self._line.removeprefix(f"{self._name}: "))
         elif self._line and self._bars.disable:
-            self._bars.console.print(self._line, highlight=False, soft_wrap=True)
+            self._bars.console.print(self._line)
         self._line = ""
 
     def remove(self) -> None:
@@ -287,4 +287,4 @@ class UnitsDisplay:
             self._shown.pop(unit)[1].remove()
 
     def _print(self, text: str) -> None:
-        self._bars.console.print(text, highlight=False, soft_wrap=True)
+        self._bars.console.print(text)

@@ -13,23 +13,29 @@ from soulsgraph.runs.plan import differing
 from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file, validate
+from soulsgraph_envs.core.errors import reading
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.skills import make_skill
 
 _FILE = Path("results", "table.json")
 
 
-def kept_rates(run: RunFolder, inputs: Mapping[str, Any]) -> WinRateTable | None:
-    """Return the table that was written of these inputs, if there is one; raises SoulsGraphError if damaged."""
-    file = run.path / _FILE
-    if not all(one.exists() for one in (file, run.results("table"), run.results("episodes"))):
-        return None
-    where = Where(file, remedy="remove the file")
+def saved_table(run: RunFolder) -> tuple[WinRateTable, Mapping[str, Any]] | None:
+    """Return the table that was written last, and what determined it; None without one, DataError if it is damaged."""
+    where = Where(run.path / _FILE, remedy="remove the file")
+    with reading(run.path):
+        if not (run.path / _FILE).is_file():
+            return None
     saved = validate(dict[str, Any], read_file(where), where)
-    if differing(inputs, saved.get("inputs")):
-        return None
     rows = (WinRate(row["wins"], row["episodes"], row["setting"], row["paper_percent"]) for row in saved["rows"])
-    return WinRateTable(saved["title"], tuple(rows))
+    return WinRateTable(saved["title"], tuple(rows)), saved.get("inputs", {})
+
+
+def kept_rates(run: RunFolder, inputs: Mapping[str, Any]) -> WinRateTable | None:
+    """Return the table that was written of these inputs, if it is the last; raises as `saved_table`."""
+    table, kept = saved_table(run) or (None, {})
+    whole = all(run.results(name).exists() for name in ("table", "episodes"))
+    return table if whole and not differing(inputs, kept) else None
 
 
 def win_rates(run: RunFolder, episodes: int, seed: int, display: Display = "auto", write: bool = True) -> WinRateTable:

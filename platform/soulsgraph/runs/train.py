@@ -636,12 +636,12 @@ def train_stages(workplace: Workplace, stages: tuple[Stage, ...], console: Conso
         expect_fight(stage.scenario, fights[stage.scenario], f"the training in {run.path}")
         finished = lineage.finished_versions(run, stage)
         for card in finished:
-            console.print(f"{card.skill}: already trained, v{card.version}", highlight=False, soft_wrap=True)
+            console.print(f"{card.skill}: already trained, v{card.version}")
         if not finished:
             began = time.monotonic()
             finished = train_stage(workplace, stage)
             for card in finished:
-                console.print(_closing_line(card, time.monotonic() - began), highlight=False, soft_wrap=True)
+                console.print(_closing_line(card, time.monotonic() - began))
         cards += finished
     return cards
 

@@ -177,17 +177,16 @@ def precompile(console: Console, training: bool = True) -> None:
     if _holds(whole, key) or _holds(stamp, key):
         return
     if remark := cache_remark():
-        console.print(remark, soft_wrap=True)
+        console.print(remark)
     if stamp is None:
         return
     what, usually = ("fights and training", "15 to 30 s") if training else ("fights", "10 to 20 s")
-    console.print(f"compiling {what} for this processor, once: {usually} on two idle cores", soft_wrap=True)
+    console.print(f"compiling {what} for this processor, once: {usually} on two idle cores")
     parts = _PARTS if training else _PLAYING
     with suppress(WorkerLostError, OSError):
         # In a notebook rich draws a bar only by a package that few have.
-        for _ in track(
-            _compiled(parts), "compiling", sum(map(len, parts)), console=console, disable=console.is_jupyter
-        ):
+        total, hidden = sum(map(len, parts)), console.is_jupyter
+        for _ in track(_compiled(parts), "compiling", total, console=console, disable=hidden):
             pass
         stamp.write_text(key)
 

@@ -177,7 +177,7 @@ def run_sweep(folder: SweepFolder, console: Console, address: str | None = None)
         with joined_session(folder, console, Place(address)), probed(folder.path), _quiet_tune():
             from soulsgraph.tune.tuners import train_trials
 
-            console.print(f"sweep {folder.path}: {folder.plan.trials} trials", highlight=False, soft_wrap=True)
+            console.print(f"sweep {folder.path}: {folder.plan.trials} trials")
             folder.prepare()
             train_trials(folder, console.quiet)
             rows = rows_of(folder)
