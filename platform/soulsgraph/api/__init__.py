@@ -28,7 +28,7 @@ from soulsgraph.runs import lineage
 from soulsgraph.runs.evaluate import EVALUATION_SEED, EpisodeCount, FightResults, FightSeed
 from soulsgraph.runs.places import TrainingPlace
 from soulsgraph.runs.plan import Plan, Stage, check_learns, lasting_name, overrides_for
-from soulsgraph.runs.progress import Display, resumable, silence_advice, stage_progress
+from soulsgraph.runs.progress import resumable, silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError, check_given
 from soulsgraph.runs.workers import WorkerProcess, load_playing, precompile
 from soulsgraph.tracking.board import USUAL, make_trackers, names_in
@@ -309,8 +309,8 @@ class Run(Printed):
             where = f"its skills were trained in {setting.trained_on}, where no move has the id of"
             console.print(f"warning: {where}: {', '.join(unseen)}")
         precompile(console, training=False)
-        display: Display = "auto" if place and not quiet else "silent"
-        with stage_progress("evaluate", episodes, display, unit="episodes") as progress:
+        # In the simulator they take a moment.
+        with stage_progress("evaluate", episodes, OutputConsole(quiet=quiet or not place), unit="episodes") as progress:
             results = evaluating.evaluate(self.folder, setting, episodes, seed, place, progress.advance)
         if out is not None:
             results.save(out)
@@ -419,9 +419,9 @@ class Run(Printed):
         from soulsgraph.runs.table import win_rates
 
         asked = self.folder, self.plan.episodes if episodes is None else episodes, seed
-        precompile(OutputConsole(quiet=quiet), training=False)
+        precompile(console := OutputConsole(quiet=quiet), training=False)
         with nullcontext() if self.in_zoo else self.folder.locked():
-            return win_rates(*asked, "silent" if quiet else "auto", write=not self.in_zoo)
+            return win_rates(*asked, console, write=not self.in_zoo)
 
     def curves(self) -> Any:
         """Return the learning curves as a data frame: a row a checkpoint, by stage, skill and step.
@@ -747,22 +747,22 @@ def _train_stages(
             from soulsgraph.runs.train import train_stages
             from soulsgraph.runs.workplace import training_workplace
 
-        with training_workplace(folder, place, console, trackers, learners, worker) as workplace:
-            train_stages(workplace, stages, console)
+        with training_workplace(folder, place, console, trackers, learners, worker=worker) as workplace:
+            train_stages(workplace, stages)
             if evaluated:
-                table = win_rates(folder, folder.plan.episodes, EVALUATION_SEED, workplace.display)
+                table = win_rates(folder, folder.plan.episodes, EVALUATION_SEED, console)
                 _track_table(folder, table, workplace.board)
                 if unfinished:
-                    _say_what_chance_plays_better(folder, workplace.display, console)
-            show_fight(workplace, console)
+                    _say_what_chance_plays_better(folder, console)
+            show_fight(workplace)
 
 
-def _say_what_chance_plays_better(folder: RunFolder, display: Display, console: OutputConsole) -> None:
+def _say_what_chance_plays_better(folder: RunFolder, console: OutputConsole) -> None:
     from soulsgraph.runs.ablations import worse_than_chance
 
     home = folder.plan.scenario
     agent = evaluating.make_agent(folder, evaluating.Setting(home, home))
-    for skill, (chance, trained) in worse_than_chance(agent, folder.plan.episodes, display).items():
+    for skill, (chance, trained) in worse_than_chance(agent, folder.plan.episodes, console).items():
         won = f"{chance.wins} of {chance.episodes} fights are won with it at random, {trained.wins} as trained"
         line = f"{skill}: chance plays it better in {home}: {won}; another training seed may lead to a better one"
         console.print(line)

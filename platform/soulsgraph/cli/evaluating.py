@@ -37,7 +37,7 @@ def _ablations(
     if out is not None:
         check_writable(out)
     screen.precompile()
-    measured = measure_ablations(runs, fight, episodes, seed, start, screen.display)
+    measured = measure_ablations(runs, fight, episodes, seed, start, screen.console)
     if out is not None:
         from soulsgraph.pages.report import Report, Section
 

@@ -238,7 +238,7 @@ def record(
     places = load_games(given["games"]) if "games" in given else None
     written = list[Path]()
     screen.precompile()
-    with stage_progress("record", len(seeds), screen.display, unit="fights") as progress:
+    with stage_progress("record", len(seeds), screen.console, unit="fights") as progress:
 
         def one(path: Path) -> None:
             written.append(path)

@@ -154,7 +154,7 @@ def replay(folder: RunFolder, name: str) -> None:
     algorithm = setup.replay()
     began = algorithm.decisions
     try:
-        with stage_progress(stage.name, stage.steps, screen.display, began) as progress:
+        with stage_progress(stage.name, stage.steps, screen.console, began) as progress:
             while not algorithm.finished:
                 algorithm.train()
                 progress.update(algorithm.decisions, None)

@@ -158,7 +158,7 @@ def _fidelity(
     read = read_alike(fights[0])
     names = [*dict.fromkeys(map(lasting_name, scenario))]
     screen.precompile()
-    with stage_progress("fidelity", STEPS * len(names), screen.display, unit="steps") as progress:
+    with stage_progress("fidelity", STEPS * len(names), screen.console, unit="steps") as progress:
         found = measure_fidelity(read, names, episodes, seed, lambda: progress.advance(1))
     lines = [f"{found.recorded}; the floor in brackets"]
     if out is not None:

@@ -8,8 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.console import Console
-
 from soulsgraph.pages.report import Report, Section
 from soulsgraph.recordings.format import run_name
 from soulsgraph.results.statistics import WinRate
@@ -275,7 +273,7 @@ def fight_video(runs: Sequence[RunFolder], gif: bool = False) -> Video:
             seconds /= 2.0
 
 
-def show_fight(place: Workplace, console: Console) -> None:
+def show_fight(place: Workplace) -> None:
     """Film a fight of what was trained, and write the page about its run, for trackers that show them.
 
     Where that cannot be done it is said, and the training stands.
@@ -291,7 +289,7 @@ def show_fight(place: Workplace, console: Console) -> None:
     except Interruption:
         raise
     except SoulsGraphError as error:
-        console.print(f"trackers: no film of a fight and no page: {error}")
+        place.console.print(f"trackers: no film of a fight and no page: {error}")
     else:
         for file in (film, page):
             place.board.call(lambda tracker, file=file: tracker.file(FIGHT, file))  # type: ignore[misc]

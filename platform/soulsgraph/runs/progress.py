@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from html import escape
 from types import FrameType
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn
@@ -33,7 +33,6 @@ def silence_advice() -> None:
 #: Seconds between two lines where no live bar can be drawn.
 LINE_EVERY_S = 10.0
 
-Display = Literal["auto", "silent"]
 Clock = Callable[[], float]
 
 
@@ -146,19 +145,17 @@ class ShownProgress:
 def stage_progress(
     name: str,
     total: int,
-    display: Display = "auto",
+    console: Console | None = None,
     done: int = 0,
     unit: str = "steps",
-    console: Console | None = None,
     clock: Clock = time.monotonic,
 ) -> Iterator[ShownProgress]:
     """Return the progress of `total` steps (or another unit), `done` of them before.
 
-    A console that is no terminal gets plain lines.
+    A `console`, by default that of the output, gets plain lines where it is no terminal, and nothing if it is quiet.
     """
     go_on_unread()
-    console = Console(quiet=True) if display == "silent" else console or OutputConsole()
-    with bars_on(console) as bars:
+    with bars_on(console or OutputConsole()) as bars:
         shown = ShownProgress(bars, name, total, done, unit, clock)
         try:
             yield shown

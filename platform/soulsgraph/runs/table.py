@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import WinRateTable, write_episodes, write_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.plan import differing
-from soulsgraph.runs.progress import Display, stage_progress
+from soulsgraph.runs.progress import stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file, validate
 from soulsgraph_envs.core.errors import reading
@@ -38,7 +40,9 @@ def kept_rates(run: RunFolder, inputs: Mapping[str, Any]) -> WinRateTable | None
     return table if whole and not differing(inputs, kept) else None
 
 
-def win_rates(run: RunFolder, episodes: int, seed: int, display: Display = "auto", write: bool = True) -> WinRateTable:
+def win_rates(
+    run: RunFolder, episodes: int, seed: int, console: Console | None = None, write: bool = True
+) -> WinRateTable:
     """Return every row of Table 1 that the run allows: as it was written, where of these episodes, versions and fights.
 
     Else the rows are played, with a bar, and written as Parquet and JSON with every episode.
@@ -51,7 +55,7 @@ def win_rates(run: RunFolder, episodes: int, seed: int, display: Display = "auto
     if (kept := kept_rates(run, inputs)) is not None:
         return kept
     rows = evaluating.allowed_rows(run)
-    with stage_progress("table", episodes * len(rows), display, unit="episodes") as progress:
+    with stage_progress("table", episodes * len(rows), console, unit="episodes") as progress:
         played = [evaluating.evaluate(run, row, episodes, seed, (), progress.advance).episodes for row in rows]
     rates = tuple(
         WinRate.of(fights.won, row.label, row.paper_percent) for row, fights in zip(rows, played, strict=True)

@@ -20,10 +20,10 @@ from ray.rllib.utils.metrics import LEARNER_RESULTS
 from rich.console import Console
 
 from soulsgraph.results.origin import package_versions, source_commit
-from soulsgraph.results.tables import GrowingTable, Row
+from soulsgraph.results.tables import GrowingTable, OutputConsole, Row
 from soulsgraph.runs import evaluate, lineage
 from soulsgraph.runs.plan import Stage, expect_fight, scenario_digest
-from soulsgraph.runs.progress import Display, Interruption, StageProgress, Supervisor, interruptible, stage_progress
+from soulsgraph.runs.progress import Interruption, StageProgress, Supervisor, interruptible, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.tracking.board import USUAL, Board, identity_of, make_trackers
@@ -489,14 +489,14 @@ def tracked_run(run: RunFolder, locally: bool) -> TrackedRun:
 
 @dataclass
 class Workplace:
-    """Where stages of a run are trained: a session, a way to show progress; within a `with` its trackers are open.
+    """Where stages of a run are trained: a session, a console for progress; within a `with` its trackers are open.
 
     With a `supervisor` nothing is shown. Without a `worker` learning curves are played in the stage's own process.
     """
 
     run: RunFolder
     session: Session
-    display: Display = "auto"
+    console: Console = field(default_factory=OutputConsole)
     supervisor: Supervisor | None = None
     #: Where game PCs play, or games of this machine that do, in the place of env runners.
     gateway: FleetGateway | None = None
@@ -524,7 +524,7 @@ class Workplace:
         if self.supervisor is not None:
             yield self.supervisor.follow(stage.name, stage.steps), self.supervisor.stop_requested
             return
-        progressing = stage_progress(stage.name, stage.steps, self.display, done)
+        progressing = stage_progress(stage.name, stage.steps, self.console, done)
         with interruptible() as interrupted, progressing as progress:
             yield progress, interrupted
 
@@ -623,14 +623,14 @@ def _save_checkpoint(setup: StageSetup, algorithm: SkillDQN | OwnTraining) -> No
         remove_folder(path)
 
 
-def train_stages(workplace: Workplace, stages: tuple[Stage, ...], console: Console) -> list[SkillCard]:
+def train_stages(workplace: Workplace, stages: tuple[Stage, ...]) -> list[SkillCard]:
     """Train the stages that are not finished yet, one after another.
 
     Raises:
         SoulsGraphError: as `train_stage`, or if a fight changes meanwhile.
     """
     cards: list[SkillCard] = []
-    run = workplace.run
+    run, console = workplace.run, workplace.console
     fights = {stage.scenario: scenario_digest(stage.scenario) for stage in stages} | {run.plan.scenario: run.fight}
     for stage in stages:
         expect_fight(stage.scenario, fights[stage.scenario], f"the training in {run.path}")
@@ -654,9 +654,9 @@ def train_unit(
     trackers: Sequence[Tracker] = (),
 ) -> None:
     """Train what a unit of a study trains, in this process; raises as `train_stages`."""
-    local = Session(local=False)
-    with Workplace(run, local, "silent", supervisor, worker=worker, trackers=(USUAL, *trackers)) as workplace:
-        train_stages(workplace, stages, Console(quiet=True))
+    here, quiet = Session(local=False), Console(quiet=True)
+    with Workplace(run, here, quiet, supervisor, worker=worker, trackers=(USUAL, *trackers)) as workplace:
+        train_stages(workplace, stages)
 
 
 def _closing_line(card: SkillCard, wall_s: float) -> str:

@@ -59,12 +59,12 @@ def training_workplace(
     console: Console,
     trackers: Sequence[str | Tracker] = (USUAL,),
     learners: Mapping[str, LearnerFactory] = MappingProxyType({}),
-    worker: WorkerProcess | None = None,
+    *,
+    worker: WorkerProcess,
 ) -> Iterator[Workplace]:
     """Open the place where stages of a run are trained; a quiet console shows no progress.
 
-    `learners` are those of your own by skill; the run is tracked by `trackers`. Learning curves are played by `worker`,
-    or by a process that ends with the work.
+    `learners` are those of your own by skill; the run is tracked by `trackers`. Learning curves are played by `worker`.
 
     Raises:
         SoulsGraphError: if Ray or a game of this machine cannot be used; a planned run is not begun then.
@@ -92,15 +92,14 @@ def training_workplace(
             from soulsgraph_clusters.fleet.gateway.runner import FleetGateway
 
             gateway = stack.enter_context(closing(FleetGateway(fleet, joined, place.without_ray)))
-        curves = stack.enter_context(WorkerProcess()) if worker is None else worker
         yield stack.enter_context(
             Workplace(
                 run,
                 joined,
-                "silent" if console.quiet else "auto",
+                console,
                 gateway=gateway,
                 games=games,
-                worker=curves,
+                worker=worker,
                 trackers=trackers,
                 fights=place.track_fights,
                 learners=learners,

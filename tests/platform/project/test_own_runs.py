@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from fakes.projects import forget_project
 from fakes.runs import pretend_run, pretend_training
@@ -111,7 +112,7 @@ def test_the_table_of_an_own_graph_has_its_own_skill_random(run):
         ("parry random", ("parry",)),
         ("heal_attack random", ("heal_attack",)),
     ]
-    assert [row.setting for row in win_rates(run, 2, 9, "silent").rows] == [label for label, _ in settings]
+    assert [row.setting for row in win_rates(run, 2, 9, Console(quiet=True)).rows] == [label for label, _ in settings]
 
 
 def test_a_version_of_other_data_files_is_not_taken(begun, duel):

@@ -180,8 +180,8 @@ def test_a_run_is_not_resumed_in_another_version_of_its_own_fight(run):
     assert evaluate(changed, Setting(HOME, HOME), 1).episodes.won.shape == (1,), "but it plays"
     stages = (replace(own_stages(changed)[0], budget=300),)
     refused = pytest.raises(SoulsGraphError, match=rf"^{HOME}.*00000000")
-    with Workplace(changed, Session(local=True), "silent") as workplace, refused:
-        train_stages(workplace, stages, Console(quiet=True))
+    with Workplace(changed, Session(local=True), Console(quiet=True)) as workplace, refused:
+        train_stages(workplace, stages)
 
 
 def test_a_copy_of_an_agent_holds_its_very_versions(tmp_path):
