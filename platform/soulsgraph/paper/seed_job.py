@@ -26,8 +26,8 @@ from soulsgraph.paper.study import (
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.evaluate import TABLE_1, OnFinished, Setting, WinRateRow
-from soulsgraph.runs.lineage import adaptation_stages, finished_versions, stage_key
-from soulsgraph.runs.plan import Stage, check_learns
+from soulsgraph.runs.lineage import adaptation_stages, stage_key, unfinished
+from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.progress import Interruption, Supervisor
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.study_folder import Tables
@@ -110,9 +110,7 @@ def train_by(
     # Imported here: it takes seconds, and only a comparison needs it.
     from soulsgraph.paper.stable_baselines import train_with_stable_baselines
 
-    left = [stage for stage in stages if not finished_versions(run, stage)]
-    check_learns(run.plan, left)
-    for stage in left:
+    for stage in unfinished(run, stages):
         progress = supervisor.follow(stage.name, stage.budget)
 
         def go_on(steps: int) -> bool:

@@ -37,10 +37,11 @@ from soulsgraph_envs.core.seeds import Seeds, derive_seeds
 from soulsgraph_envs.games.cycle_timer import CycleReport, stoppable
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.opening import check_games, make_game, open_live_game
-from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, make_skill
 from soulsgraph_policies.agents.agent import Agent, NetworkController
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights
 from soulsgraph_policies.agents.library import Artifact, SkillCard, read_tensors
+from soulsgraph_policies.agents.projects import project_of
 
 if TYPE_CHECKING:
     from soulsgraph_clusters.fleet.learner.evaluation import FleetFights, FleetGame
@@ -418,16 +419,15 @@ def allowed_rows(run: RunFolder) -> tuple[WinRateRow, ...]:
 
     Another scenario than the paper's first has the ablations of part (a) only; a project's graph has its own rows.
     """
-    plan, order = run.plan, run.plan.skill_graph.order
-    if settings := plan.own_settings:
-        home = plan.scenario
-        return tuple(
-            WinRateRow(home, home, "mid", names, label, "a", skill=order[-1]) for label, names in settings.items()
-        )
-    rows = [row for row in TABLE_1 if row.skill == order[-1]]
-    if plan.scenario != TABLE_1[0].scenario:
+    home, graph = run.plan.scenario, run.plan.skill_graph
+    if project_of(run.plan.graph):
+        # Each skill of the project's, and each that nothing is built on, in turn at random.
+        random = [name for name in graph.order if name in graph.leaves or name not in SKILL_NAMES]
+        settings = {"every skill trained": (), **{f"{name} random": (name,) for name in random}}
+        return tuple(WinRateRow(home, home, "mid", names, label, "a") for label, names in settings.items())
+    rows = [row for row in TABLE_1 if row.skill == graph.order[-1]]
+    if home != TABLE_1[0].scenario:
         own = [row for row in rows if row.part == "a"]
-        home = plan.scenario
         return tuple(replace(row, scenario=home, trained_on=home, paper_percent=None) for row in own)
     return tuple(filter(None, (_as_adapted(run, row) for row in rows)))
 

@@ -69,17 +69,6 @@ class _Domains:
             card.training.fight: library.inputs(card.skill, card.version).get("after") or self.own for card in adapted
         }
 
-    def trained(self, name: str) -> str:
-        """Return the fight that a scenario is, the run's own or one that it was adapted to.
-
-        Raises:
-            UnknownNameError: if it is neither.
-        """
-        fight, before = self.find(name), self.before()
-        if fight != self.own and fight not in before:
-            raise UnknownNameError(f"scenario of {self.run.path}", name, self.names((self.own, *before)))
-        return fight
-
     def chain(self, fight: str | None = None) -> tuple[str, ...]:
         """Return the fights from the run's own to one, by default to the last one adapted to."""
         before = self.before()
@@ -212,17 +201,19 @@ def own_stage(run: RunFolder, skill: str) -> Stage:
     return next(stage for stage in own_stages(run) if skill in stage.skills)
 
 
-def _own_part(run: RunFolder, skill: str) -> Stage:
-    """Return a skill's part of its stage: anew, or from its newest clone if there is one."""
-    stage = run.plan.stage(skill)
-    own = [card for card in cards_trained_on(run, stage.scenario) if card.skill == skill]
-    clones = [card.version for card in own if card.training.cloned]
-    return replace(stage, parent=clones[-1], cloned=True) if clones else stage
-
-
 def own_stages(run: RunFolder) -> tuple[Stage, ...]:
-    """Return the curriculum in the run's own scenario, in training order."""
-    return run.plan.joined([_own_part(run, skill) for skill in run.plan.skill_graph.order])
+    """Return the curriculum in the run's own scenario, in training order, each skill anew or from its newest clone."""
+    plan, clones = run.plan, dict[str, int]()
+    for card in cards_trained_on(run, plan.scenario):
+        if card.training.cloned:
+            clones[card.skill] = card.version
+    stages = map(plan.stage, plan.skill_graph.order)
+    return plan.joined(
+        [
+            replace(stage, parent=clones[stage.skill], cloned=True) if stage.skill in clones else stage
+            for stage in stages
+        ]
+    )
 
 
 def stage_inputs(run: RunFolder, stage: Stage, frozen: Mapping[str, int] | None = None) -> dict[str, Any]:
@@ -307,7 +298,9 @@ def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str
         )
     domains = _Domains(run)
     before, fight = domains.before(), domains.find(scenario)
-    chosen = (after and domains.trained(after)) or before.get(fight) or domains.chain()[-1]
+    chosen = domains.find(after) if after else before.get(fight) or domains.chain()[-1]
+    if chosen not in (known := (domains.own, *before)):
+        raise UnknownNameError(f"scenario of {run.path}", str(after), domains.names(known))
     chain = domains.chain(chosen)
     if fight in chain:
         raise SoulsGraphError(

@@ -20,7 +20,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.scenario import fight_tables, load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill
+from soulsgraph_envs.skills import END_TO_END, SkillOptions, budget_of, make_skill
 from soulsgraph_policies.agents.projects import SkillGraph, find_graph, project_of
 from soulsgraph_policies.learning import hyperparameters as dqn
 
@@ -158,18 +158,6 @@ class Plan:
     def skill_graph(self) -> SkillGraph:
         """Return the graph itself."""
         return find_graph(self.graph)
-
-    @property
-    def own_settings(self) -> dict[str, tuple[str, ...]]:
-        """The rows of a project's table, each with the skills that play at random; none for a shipped graph.
-
-        They are every skill trained, and in turn each skill of the project's and each that nothing is built on.
-        """
-        if not project_of(self.graph):
-            return {}
-        graph = self.skill_graph
-        random = [name for name in graph.order if name in graph.leaves or name not in SKILL_NAMES]
-        return {"every skill trained": (), **{f"{name} random": (name,) for name in random}}
 
     def check_fight(self, scenario: str) -> None:
         """Refuse a scenario whose player takes no notice of what a project's skill sends; raises SoulsGraphError."""

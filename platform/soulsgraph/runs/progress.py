@@ -267,7 +267,9 @@ class UnitsDisplay:
             stage, shown = self._shown.get(unit, ("", None))
             if shown is None or stage != progress.stage:
                 if stage and progress.stage == BEGINS:
-                    self._print(f"{unit}: its process or node was lost; it resumes from its last checkpoint, if any")
+                    self._bars.console.print(
+                        f"{unit}: its process or node was lost; it resumes from its last checkpoint, if any"
+                    )
                 self._remove(unit)
                 title = f"{unit}: {progress.stage}"
                 shown = ShownProgress(self._bars, title, progress.total, progress.done, "steps", self._clock)
@@ -277,11 +279,8 @@ class UnitsDisplay:
     def ended(self, unit: str, how: str | SoulsGraphError) -> None:
         """Show that a unit has ended."""
         self._remove(unit)
-        self._print(f"{unit}: {how}")
+        self._bars.console.print(f"{unit}: {how}")
 
     def _remove(self, unit: str) -> None:
         if unit in self._shown:
             self._shown.pop(unit)[1].remove()
-
-    def _print(self, text: str) -> None:
-        self._bars.console.print(text)

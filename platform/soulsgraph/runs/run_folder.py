@@ -23,8 +23,6 @@ from soulsgraph_policies.agents.projects import ProjectDigest
 _VERSION = 1
 #: The file that whoever writes a folder locks.
 LOCK = ".lock"
-#: The checkpoints of all stages, as a pattern below a run folder.
-CHECKPOINTS = "checkpoints/*/step-*"
 _ANOTHER = "name another folder with `run`"
 #: For how long whoever meets a held lock looks again: a look at a folder holds its lock for a moment as well.
 _HELD_FOR_S, _LOOK_EVERY_S = 1.0, 0.05

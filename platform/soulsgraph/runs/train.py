@@ -95,7 +95,10 @@ class StageSetup:
         self.upstream = {name: library.load(name, version) for name, version in frozen.items()}
         self.parents = {p.skill: library.load(p.skill, p.parent) for p in stage.parts if p.parent is not None}
         #: How each skill learns that does.
-        self.numbers = {part.skill: self._numbers(part) for part in stage.parts}
+        self.numbers = {part.skill: plan.hyperparameters(part) for part in stage.parts}
+        for name, parent in self.parents.items():
+            # A version goes on with the observations that it has.
+            self.numbers[name] = replace(self.numbers[name], observation_clip=parent.card.observation_clip)
         clips = {name: numbers.observation_clip for name, numbers in self.numbers.items()}
         if len({*clips.values()}) > 1:
             found = ", ".join(f"{name} {clip:g}" for name, clip in clips.items())
@@ -103,11 +106,6 @@ class StageSetup:
                 f"stage {stage.name}: expected versions of one observation clip to learn together, found {found}; "
                 "adapt them one after the other."
             )
-
-    def _numbers(self, part: Stage) -> DQNHyperparameters:
-        """Return how a skill learns by the run's plan; a version goes on with the observations that it has."""
-        numbers, parent = self.run.plan.hyperparameters(part), self.parents.get(part.skill)
-        return numbers if parent is None else replace(numbers, observation_clip=parent.card.observation_clip)
 
     @property
     def parent(self) -> Artifact | None:
@@ -641,7 +639,11 @@ def train_stages(workplace: Workplace, stages: tuple[Stage, ...]) -> list[SkillC
             began = time.monotonic()
             finished = train_stage(workplace, stage)
             for card in finished:
-                console.print(_closing_line(card, time.monotonic() - began))
+                together = card.training.jointly
+                frozen = ", ".join(f"{one.skill} v{one.version}" for one in card.upstream if one.skill not in together)
+                verified = f"; frozen skills bit-identical: {frozen}" if frozen else ""
+                took = f"{card.training.steps:,} steps in {time.monotonic() - began:.0f} s"
+                console.print(f"{card.skill} v{card.version}: {took}{verified}")
         cards += finished
     return cards
 
@@ -657,10 +659,3 @@ def train_unit(
     here, quiet = Session(local=False), Console(quiet=True)
     with Workplace(run, here, quiet, supervisor, worker=worker, trackers=(USUAL, *trackers)) as workplace:
         train_stages(workplace, stages)
-
-
-def _closing_line(card: SkillCard, wall_s: float) -> str:
-    together = card.training.jointly
-    frozen = ", ".join(f"{one.skill} v{one.version}" for one in card.upstream if one.skill not in together)
-    verified = f"; frozen skills bit-identical: {frozen}" if frozen else ""
-    return f"{card.skill} v{card.version}: {card.training.steps:,} steps in {wall_s:.0f} s{verified}"
