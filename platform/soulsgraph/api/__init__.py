@@ -35,7 +35,7 @@ from soulsgraph.tracking.board import USUAL, make_trackers, names_in
 from soulsgraph.tracking.contract import Tracker
 from soulsgraph.tracking.metrics import FINAL_WIN_RATE
 from soulsgraph.tracking.wandb_tracker import PROJECT
-from soulsgraph.zoo import agent_names, copy_agent, is_agent, open_agent, open_own_run, open_run
+from soulsgraph.zoo import AGENTS, agent_names, copy_agent, is_agent, open_agent, open_run, refuse_agent
 from soulsgraph_envs.core.config import EACH_ONCE, AnyPath, Between, Keywords, check_arguments, listed
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import check_extra
@@ -226,7 +226,7 @@ class Run(Printed):
     @property
     def in_zoo(self) -> bool:
         """Whether it is an agent that comes with the package, which stays as it is."""
-        return self.name in agent_names() and open_agent(self.name).path == self.path
+        return self.path.parent == AGENTS
 
     @check_arguments
     def agent(self, scenario: AnyPath | None = None, start: str | None = None) -> TrainedAgent:
@@ -392,11 +392,11 @@ class Run(Printed):
 
     def _own_folder(self, run: AnyPath | None) -> RunFolder:
         """Return the folder to write into: the run's own, or the one of a copy."""
-        if run is None:
-            return open_own_run(Path(self.name)) if self.in_zoo else self.folder
-        if not self.in_zoo:
+        if self.in_zoo:
+            return refuse_agent(self.name) if run is None else copy_agent(self.name, Path(run))
+        if run is not None:
             raise RunFolderError(Path(run), "no `run`, but for an agent of the zoo", str(run), "leave it out")
-        return copy_agent(self.name, Path(run))
+        return self.folder
 
     @check_arguments
     def table(
@@ -646,9 +646,11 @@ def open_or_plan(path: Path, given: Mapping[str, Any]) -> RunFolder:
     Raises:
         SoulsGraphError: if something else is in the folder, or what is given contradicts the run's plan.
     """
-    if not (path / RunFolder.plan_file).exists() and not is_agent(path):
+    if is_agent(path):
+        refuse_agent(str(path))
+    if not (path / RunFolder.plan_file).exists():
         return RunFolder.planned(path, Plan(**plan_values(given)))
-    run = open_own_run(path)
+    run = RunFolder.open(path)
     check_given(path, run.plan, plan_values(given, run.plan.graph))
     return run
 

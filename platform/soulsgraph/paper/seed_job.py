@@ -176,7 +176,7 @@ def evaluated_settings(run: RunFolder, job: SeedJob) -> tuple[WinRateRow, ...]:
     return tuple(replace(row, part="extra", label=label) for row in settings)
 
 
-def evaluate_references(episodes: int, on_finished: OnFinished = lambda count: None) -> Records:
+def evaluate_references(episodes: int, on_finished: OnFinished) -> Records:
     """Evaluate the scripted oracles, which know the boss's hits in advance: the upper bound of each fight.
 
     They have no training seed; their rows carry that of the evaluation episodes. There are `REFERENCE_ROWS`

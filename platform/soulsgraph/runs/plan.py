@@ -262,16 +262,16 @@ def check_learns(plan: Plan, stages: Sequence[Stage]) -> None:
     planned = [(plan.stage(part.skill, part.scenario, part.parent).budget, part) for part in parts]
     if all(budget == part.budget for budget, part in planned):
         whole = {part: plan.whole_budget(part.skill) if part.parent is None else ADAPTATION_BUDGET for part in parts}
-        remedy = f"train with a `scale` of {max(_scale(whole[part], least[part]) for part in parts):g} or more"
+        # The smallest scales, in thousandths, by which the whole budgets hold the least decisions that teach.
+        scales = (
+            next(one for one in range(1, 1000 * (least[part] + 1)) if round(whole[part] * one / 1000) >= least[part])
+            for part in parts
+        )
+        remedy = f"train with a `scale` of {max(scales) / 1000:g} or more"
     raise SoulsGraphError(
         f"stage {first.name}: expected {least[first]:,} decisions or more, from which on preset {plan.preset} learns, "
         f"found {first.budget:,}; {remedy}."
     )
-
-
-def _scale(whole: float, least: int) -> float:
-    """Return the smallest scale, in thousandths, by which a whole budget holds the least decisions that teach."""
-    return next(scale / 1000 for scale in range(1, 1000 * (least + 1)) if round(whole * scale / 1000) >= least)
 
 
 def lasting_name(scenario: str) -> str:

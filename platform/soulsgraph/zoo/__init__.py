@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from pathlib import Path
+from typing import NoReturn
 
 from soulsgraph.runs.lineage import branch, cards_of
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
@@ -53,17 +54,10 @@ def open_run(path: Path) -> RunFolder:
     return open_agent(str(path)) if misspelt else RunFolder.open(path)
 
 
-def open_own_run(path: Path) -> RunFolder:
-    """Open a run folder to write into.
-
-    Raises:
-        RunFolderError: if it is an agent's name, which is copied first.
-        SoulsGraphError: as `RunFolder.open`.
-    """
-    if is_agent(path):
-        remedy = "name a folder for a copy of it with `run`"
-        raise RunFolderError(path, "a run folder to write into", "a read-only agent of the zoo", remedy)
-    return RunFolder.open(path)
+def refuse_agent(name: str) -> NoReturn:
+    """Refuse to write into an agent, which is copied first; raises RunFolderError."""
+    remedy = "name a folder for a copy of it with `run`"
+    raise RunFolderError(Path(name), "a run folder to write into", "a read-only agent of the zoo", remedy)
 
 
 def copy_agent(name: str, path: Path) -> RunFolder:

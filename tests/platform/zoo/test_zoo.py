@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
+import soulsgraph as sg
 from fakes.runs import pretend_run
 from soulsgraph import zoo
 from soulsgraph.paper.study import evaluation_seed
@@ -146,3 +147,10 @@ def test_a_damaged_card_is_refused(tmp_path, edit, name):
     write_json(tmp_path / CARD, {**values, **edit})
     with pytest.raises(DataError, match=name):
         read_card(tmp_path)
+
+
+def test_an_agent_is_not_adapted_in_a_folder_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    RunFolder.create(tmp_path / _ONE, Plan(seed=77))
+    with pytest.raises(RunFolderError, match="read-only agent"):
+        sg.load(_ONE).adapt("vordt", "dodge")
