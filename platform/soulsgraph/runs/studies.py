@@ -21,7 +21,6 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from rich.console import Console
 
-from soulsgraph.runs.places import Place
 from soulsgraph.runs.progress import (
     BEGINS,
     Interruption,
@@ -135,7 +134,7 @@ def run_study(folder: StudyFolder[Any], console: Console, address: str | None = 
         ExceptionGroup: of the defects that units met; the others are done.
     """
     by_ray, left = sys.platform != "win32", bool(folder.left)
-    with joined_session(folder, console, Place(address), needed=by_ray and left), ExitStack() as stack:
+    with joined_session(folder, console, address, needed=by_ray and left), ExitStack() as stack:
         console.print(f"folder {folder.path}")
         if left:
             stack.enter_context(folder.session())

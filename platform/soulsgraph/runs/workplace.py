@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from soulsgraph.runs.places import Place, TrainingPlace
+from soulsgraph.runs.places import TrainingPlace
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder
@@ -30,8 +30,9 @@ from soulsgraph_policies.learning.own_learner import LearnerFactory
 def joined_session(
     folder: PlannedFolder[Any],
     console: Console,
-    place: Place = Place(),  # noqa: B008 - frozen
+    address: str | None,
     needed: bool = True,
+    places_within_s: float = 0.0,
     sole: AbstractContextManager[None] = nullcontext(),  # noqa: B008 - it has no state
 ) -> Iterator[Session]:
     """Join or start Ray, compile what is not, and lock a folder meanwhile; a planned one is begun after that.
@@ -44,8 +45,7 @@ def joined_session(
         if begun := folder.begun:
             stack.enter_context(folder.locked())
         stack.enter_context(sole)
-        within_s = 60.0 * place.places_within
-        joined = stack.enter_context(connect(place.address, needed=needed, places_within_s=within_s))
+        joined = stack.enter_context(connect(address, needed=needed, places_within_s=places_within_s))
         precompile(console)
         if not begun:
             stack.enter_context(folder.locked())
@@ -86,7 +86,9 @@ def training_workplace(
         found = "env runners" if here else "a cluster's address"
         raise SoulsGraphError(f"no_ray: expected work that needs no Ray, found {found}; leave one out.")
     with ExitStack() as stack:
-        joined = stack.enter_context(joined_session(run, console, place, needed, sole))
+        joined = stack.enter_context(
+            joined_session(run, console, place.address, needed, 60.0 * place.places_within, sole)
+        )
         gateway = None
         if fleet is not None:
             from soulsgraph_clusters.fleet.gateway.runner import FleetGateway
