@@ -202,8 +202,8 @@ clean:
 	@echo "installing what plays, 0.5 GB, then what trains, 1.8 GB or with CUDA more, once: some minutes"
 	$(PIP) install -c constraints.txt -e '.[watch,video]'
 	# While that is not used: it takes two processors, and pip mostly a network.
-	@.venv/bin/python -c "from rich.console import Console; from soulsgraph.runs.workers import precompile_playing; \
-		precompile_playing(Console(quiet=True))" & \
+	@.venv/bin/python -c "from rich.console import Console; from soulsgraph.runs.workers import precompile; \
+		precompile(Console(quiet=True), training=False)" & \
 	{ extra=; nvidia-smi -L > /dev/null 2>&1 || extra="--retries 1 --extra-index-url $(TORCH_INDEX)"; \
 	$(PIP) install --no-deps $$extra $(TORCH) && $(PIP) install -c constraints.txt -e '.[train,watch,video]'; }; \
 	installed=$$?; wait; exit $$installed

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from rich.console import Console
 
 import common
 from soulsgraph.paper.seed_job import train_by
@@ -33,7 +34,7 @@ from soulsgraph.runs.evaluate import (
     with_variants,
 )
 from soulsgraph.runs.plan import Plan
-from soulsgraph.runs.progress import Display, Interruption, ShownProgress, interruptible, silence_advice, stage_progress
+from soulsgraph.runs.progress import Interruption, ShownProgress, interruptible, silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup
 from soulsgraph.runs.workers import WorkerProcess
@@ -98,7 +99,7 @@ class Stopwatch:
         return time.process_time() - self._began_s
 
 
-def bench_efficiency(seeds: int, folder: Path, display: Display = "auto") -> Iterator[dict[str, Any]]:
+def bench_efficiency(seeds: int, folder: Path, console: Console | None = None) -> Iterator[dict[str, Any]]:
     """Train by every learner with every seed, draw `efficiency.png`, and return each learner's result.
 
     What the folder holds of the same commit is not measured again.
@@ -118,8 +119,8 @@ def bench_efficiency(seeds: int, folder: Path, display: Display = "auto") -> Ite
             if known is None or known.commit != source_commit():
                 try:
                     if name not in warm:
-                        measure(name, seed, worker, "silent", _WARM_UP_SCALE)
-                    known = measure(name, seed, worker, display)
+                        measure(name, seed, worker, Console(quiet=True), _WARM_UP_SCALE)
+                    known = measure(name, seed, worker, console)
                 except Interruption as stop:
                     go_on = f"python benchmarks/efficiency.py --rounds {seeds} --out {folder}"
                     raise Interruption(f"stopped; what was measured before is kept: go on with {go_on}") from stop
@@ -133,7 +134,7 @@ def bench_efficiency(seeds: int, folder: Path, display: Display = "auto") -> Ite
 
 
 def measure(
-    learner: str, seed: int, worker: WorkerProcess, display: Display = "auto", scale: float = 1.0
+    learner: str, seed: int, worker: WorkerProcess, console: Console | None = None, scale: float = 1.0
 ) -> LearnerCost:
     """Train the five skills, and look for the first checkpoint of the last one that wins often enough.
 
@@ -145,7 +146,7 @@ def measure(
         run = RunFolder.create(Path(name), Plan(preset=preset, seed=seed, scale=scale))
         stages = run.plan.stages()
         before, whole = (sum(stage.budget for stage in part) for part in (stages[:-1], stages))
-        with interruptible() as interrupted, stage_progress(f"{learner}, seed {seed}", whole, display) as shown:
+        with interruptible() as interrupted, stage_progress(f"{learner}, seed {seed}", whole, console) as shown:
             watch = Stopwatch(shown, interrupted)
             train_by(package, run, stages, watch, worker)
             trained_cpu_s = watch.elapsed_s()

@@ -27,17 +27,36 @@ from soulsgraph.results.origin import describe_origin, source_commit
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import markdown_table, render
 from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, evaluate, source_of
-from soulsgraph.runs.lineage import branch, own_stages
-from soulsgraph.runs.plan import scenario_digest
+from soulsgraph.runs.lineage import branch, cards_of, own_stages
+from soulsgraph.runs.plan import Plan, scenario_digest
 from soulsgraph.runs.progress import Supervisor
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.studies import run_study
 from soulsgraph.runs.study_folder import StudyFile, StudyFolder, Tables, Unit
 from soulsgraph.runs.train import train_unit
-from soulsgraph.zoo import AGENTS, PLANNED, agent_names, open_run, plan_of
+from soulsgraph.zoo import AGENTS, agent_names, open_run
 from soulsgraph.zoo import card as cards
-from soulsgraph_envs.core.config import digest_of, to_table
+from soulsgraph_envs.core.config import digest_of, to_json, to_table
 from soulsgraph_envs.core.files import whole_folder, write_json, write_text
+
+#: Training seeds of the zoo, fixed before anything was trained; all of them are shown.
+SEEDS = (0, 1, 2)
+_SCENARIOS, _PRESETS = ("iudex-phase1", "iudex-phase2", "vordt"), ("paper", "best")
+#: What every kind of agent is trained on, and how.
+_KINDS: Mapping[str, Mapping[str, Any]] = {
+    **{f"{where}-{how}": {"scenario": where, "preset": how} for where in _SCENARIOS for how in _PRESETS},
+    "iudex-phase1-end-to-end": {"scenario": "iudex-phase1", "preset": "paper", "graph": "end-to-end"},
+    "five-skills-best": {"scenario": "five-skills", "preset": "best"},
+    **{f"{where}-best": {"scenario": where, "preset": "whole"} for where in ("iudex-full", "vordt-whole", "margit")},
+}
+#: Every agent by name: its kind and training seed.
+PLANNED = {f"{kind}-{seed}": (kind, seed) for kind in _KINDS for seed in SEEDS}
+
+
+def plan_of(name: str) -> Plan:
+    """Return the plan by which an agent is trained."""
+    kind, seed = PLANNED[name]
+    return Plan(**_KINDS[kind], seed=seed)
 
 
 @dataclass(frozen=True)
@@ -80,6 +99,41 @@ class ZooFolder(StudyFolder[ZooBuild]):
             raise SystemExit(f"{self.path}: begun by commit {commit}; go on with that one, or remove the folder.")
 
 
+def make_card(name: str, run: RunFolder, origin: cards.TrainingOrigin, episodes: int) -> cards.AgentCard:
+    """Evaluate a trained run on the zoo's own seeds, and return its card.
+
+    Raises:
+        SoulsGraphError: if a skill is missing or damaged.
+    """
+    plan = run.plan
+    lineage = tuple(
+        cards.Ancestor(
+            skill=card.skill,
+            version=card.version,
+            digest=card.digest,
+            scenario=card.training.scenario,
+            seed=card.training.seed,
+            budget=card.training.budget,
+            upstream=tuple(f"{above.skill} v{above.version}" for above in card.upstream),
+        )
+        for card in cards_of(run)
+    )
+    return cards.AgentCard(
+        format=cards.FORMAT,
+        format_version=cards.FORMAT_VERSION,
+        name=name,
+        scenario=plan.scenario,
+        preset=plan.preset,
+        graph=plan.graph,
+        seed=plan.seed,
+        budget=sum(part.budget for part in lineage),
+        reached=cards.play_again(run, cards.ZOO_SEED, episodes),
+        origin=origin,
+        digests=cards.Digests.of(plan),
+        lineage=lineage,
+    )
+
+
 def build(folder: ZooFolder, name: str, supervisor: Supervisor) -> Tables:
     """Train an agent, from where an earlier call stopped, evaluate it, and put it in the place of an older one."""
     path, build = folder.path / name, folder.plan
@@ -87,13 +141,18 @@ def build(folder: ZooFolder, name: str, supervisor: Supervisor) -> Tables:
     run = RunFolder.of_plan(path, plan)
     with run.locked():
         train_unit(run, own_stages(run), supervisor)
-    card = cards.make_card(name, run, build.origin, build.episodes)
+    card = make_card(name, run, build.origin, build.episodes)
     with whole_folder(Path(build.agents) / name, replace=True) as temporary:
         temporary.rmdir()
         branch(run, temporary, plan.scenario)
         write_json(temporary / cards.CARD, to_table(card))
-        write_text(temporary / cards.PAGE, cards.card_page(card))
+        write_text(temporary / cards.PAGE, card_page(card))
     return {}
+
+
+def card_page(card: cards.AgentCard) -> str:
+    """Return a card as Markdown, below a header in YAML as model hubs read it: every value as JSON, which YAML has."""
+    return render(_template("card"), {"json": to_json}, card=card)
 
 
 def save_verified(folder: Path, verified: Sequence[cards.Verification]) -> None:
@@ -151,7 +210,7 @@ def compare_agents(agents: Sequence[Path], episodes: int) -> list[ScenarioScores
     runs, found = [open_run(path) for path in agents], []
     for run in runs:
         home, sources = run.plan.scenario, {where: source_of(run, where) for where in SCENARIOS}
-        rates = {where: evaluate(run, Setting(where, by), episodes).win_rate for where, by in sources.items()}
+        rates = {where: evaluate(run, Setting(where, by), episodes).wins for where, by in sources.items()}
         adapted = tuple(where for where, by in sources.items() if by == where != home)
         found.append(ScenarioScores(run_name(run.path), home, rates, adapted))
     return found

@@ -82,7 +82,7 @@ def measure(folder: Path, seed: int, asked: argparse.Namespace, worker: WorkerPr
     }
     budgets = {str(asked.small): asked.small, "full": None}
     total = 2 * sum(small or clones.plan.budget(skill) for small in budgets.values() for skill in order)
-    with interruptible() as interrupted, stage_progress(f"seed {seed}", total, "auto") as shown:
+    with interruptible() as interrupted, stage_progress(f"seed {seed}", total) as shown:
         training = Training(shown, interrupted)
         for kind, (name, budget) in product((CLONED, SCRATCH), budgets.items()):
             if kind == CLONED and not (folder / f"{kind}-{name}").exists():

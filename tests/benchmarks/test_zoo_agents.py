@@ -58,7 +58,7 @@ def test_agents_are_compared_by_the_versions_that_an_evaluation_plays(tmp_path):
     assert set(standing.rates) == set(SCENARIOS)
     assert standing.adapted_to == ("iudex-phase2",)
     for scenario, rate in standing.rates.items():
-        assert rate == evaluate(run, Setting(scenario, source_of(run, scenario)), 2).win_rate
+        assert rate == evaluate(run, Setting(scenario, source_of(run, scenario)), 2).wins
     assert [cell[-1] for cell in standing.cells[1:3]] == ["*", "+"]
     save_standings(tmp_path, found, 2)
     assert (tmp_path / "comparison.png").stat().st_size

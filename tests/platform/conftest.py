@@ -41,13 +41,13 @@ def refuse(command):
 def printed(monkeypatch, capsys, tmp_path):
     """Run a command in an empty folder, and return what it printed; it compiles before it fights, with a word."""
     monkeypatch.chdir(tmp_path)
-    compile_once, reset = workers._compile_once, Simulator.reset
+    stamp, reset = workers._stamp, Simulator.reset
 
     def ran(*arguments: object) -> str:
         asked = []
         monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, arguments)])
         with monkeypatch.context() as during:
-            during.setattr(workers, "_compile_once", lambda *args: asked.append(args) or compile_once(*args))
+            during.setattr(workers, "_stamp", lambda: asked.append(True) or stamp())
             during.setattr(Simulator, "reset", lambda *args: reset(*args) if asked else pytest.fail("not compiled yet"))
             main()
         return capsys.readouterr().out

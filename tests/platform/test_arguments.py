@@ -14,7 +14,8 @@ import pytest
 
 import soulsgraph
 from soulsgraph import api
-from soulsgraph.api.playing import FightFilm, FightResults, SkillPolicy, TrainedAgent
+from soulsgraph.api.playing import FightFilm, SkillPolicy, TrainedAgent
+from soulsgraph.runs.evaluate import FightResults
 from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.core.config import Between
 from soulsgraph_envs.core.errors import SoulsGraphError

@@ -271,12 +271,12 @@ def with_options(owner: T, options: Mapping[str, Any]) -> T:
     return changed
 
 
-def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
+def check_arguments(function: Callable[P, T], name: str = "") -> Callable[P, T]:
     """Refuse arguments of a public function that it does not have, or that are not as annotated, before it begins.
 
-    numpy's numbers count as Python's. `DataError` names every argument that is wrong.
+    numpy's numbers count as Python's. `DataError` names the function, by its `name`, and every argument that is wrong.
     """
-    name = function.__qualname__.removesuffix(".__init__")
+    name = name or function.__qualname__.removesuffix(".__init__")
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:

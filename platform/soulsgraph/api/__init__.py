@@ -6,11 +6,10 @@ they return.
 
 from __future__ import annotations
 
-import gc
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -21,29 +20,22 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import gymnasium
 from rich.console import Console, RenderableType
 
-from soulsgraph.api.playing import (
-    FightFilm,
-    FightPage,
-    FightResults,
-    SkillPolicy,
-    TrainedAgent,
-    check_film,
-    show_fights,
-)
+from soulsgraph.api.playing import FightFilm, FightPage, SkillPolicy, TrainedAgent, check_film, show_fights
 from soulsgraph.paper.study import ADAPTED, SHIFTED
 from soulsgraph.results.tables import OutputConsole, Printed, WinRateTable, frame_of, text_table
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
+from soulsgraph.runs.evaluate import EVALUATION_SEED, EpisodeCount, FightResults, FightSeed
 from soulsgraph.runs.places import TrainingPlace
 from soulsgraph.runs.plan import Plan, Stage, check_learns, lasting_name, overrides_for
-from soulsgraph.runs.progress import Display, resumable, silence_advice, stage_progress
+from soulsgraph.runs.progress import resumable, silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError, check_given
-from soulsgraph.runs.workers import WorkerProcess, load_playing, precompile_playing
+from soulsgraph.runs.workers import WorkerProcess, load_playing, precompile
 from soulsgraph.tracking.board import USUAL, make_trackers, names_in
 from soulsgraph.tracking.contract import Tracker
 from soulsgraph.tracking.metrics import FINAL_WIN_RATE
 from soulsgraph.tracking.wandb_tracker import PROJECT
-from soulsgraph.zoo import agent_names, is_agent, open_agent, open_own_run, open_run, own_copy
+from soulsgraph.zoo import AGENTS, agent_names, copy_agent, is_agent, open_agent, open_run, refuse_agent
 from soulsgraph_envs.core.config import EACH_ONCE, AnyPath, Between, Keywords, check_arguments, listed
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import check_extra
@@ -62,8 +54,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TICK_S, _LONGEST_S = 0.1, 120.0
-_Seed = Annotated[int, Between(0, 2**63 - 1)]
-_Episodes = Annotated[int, Between(1, 1_000_000)]
 _Names = str | Annotated[Sequence[str], EACH_ONCE]
 _Learners = Mapping[str, Callable[..., Any]]
 _Trackers = str | Tracker | Sequence[str | Tracker]
@@ -236,7 +226,7 @@ class Run(Printed):
     @property
     def in_zoo(self) -> bool:
         """Whether it is an agent that comes with the package, which stays as it is."""
-        return self.name in agent_names() and open_agent(self.name).path == self.path
+        return self.path.parent == AGENTS
 
     @check_arguments
     def agent(self, scenario: AnyPath | None = None, start: str | None = None) -> TrainedAgent:
@@ -282,8 +272,8 @@ class Run(Printed):
         self,
         scenario: AnyPath | None = None,
         *,
-        episodes: _Episodes = Plan.episodes,
-        seed: _Seed = evaluating.EVALUATION_SEED,
+        episodes: EpisodeCount = Plan.episodes,
+        seed: FightSeed = EVALUATION_SEED,
         start: str | None = None,
         random: _Names = (),
         games: AnyPath | None = None,
@@ -318,11 +308,10 @@ class Run(Printed):
         if unseen := unseen_moves(setting.trained_on, setting.scenario):
             where = f"its skills were trained in {setting.trained_on}, where no move has the id of"
             console.print(f"warning: {where}: {', '.join(unseen)}")
-        precompile_playing(console)
-        display: Display = "auto" if place and not quiet else "silent"
-        with stage_progress("evaluate", episodes, display, unit="episodes") as progress:
-            played = evaluating.evaluate(self.folder, setting, episodes, seed, place, progress.advance)
-        results = FightResults(played)
+        precompile(console, training=False)
+        # In the simulator they take a moment.
+        with stage_progress("evaluate", episodes, OutputConsole(quiet=quiet or not place), unit="episodes") as progress:
+            results = evaluating.evaluate(self.folder, setting, episodes, seed, place, progress.advance)
         if out is not None:
             results.save(out)
             console.print(f"results in {out}")
@@ -390,9 +379,9 @@ class Run(Printed):
             check_session(place.address)
             if place.games is not None:
                 load_games(Path(place.games))
-            precompile_playing(console)
+            precompile(console, training=False)
             selection = select_for_run(folder, home, target)
-            console.print("\n".join(selection.lines()), soft_wrap=True)
+            console.print("\n".join(selection.lines()))
             chosen, decisions = selection.skills, selection.decisions
             if not chosen:
                 return Run(kept, decisions)
@@ -403,15 +392,15 @@ class Run(Printed):
 
     def _own_folder(self, run: AnyPath | None) -> RunFolder:
         """Return the folder to write into: the run's own, or the one of a copy."""
-        if run is None:
-            return open_own_run(Path(self.name)) if self.in_zoo else self.folder
-        if not self.in_zoo:
+        if self.in_zoo:
+            return refuse_agent(self.name) if run is None else copy_agent(self.name, Path(run))
+        if run is not None:
             raise RunFolderError(Path(run), "no `run`, but for an agent of the zoo", str(run), "leave it out")
-        return own_copy(self.name, Path(run))
+        return self.folder
 
     @check_arguments
     def table(
-        self, episodes: _Episodes | None = None, *, seed: _Seed = evaluating.EVALUATION_SEED, quiet: bool = False
+        self, episodes: EpisodeCount | None = None, *, seed: FightSeed = EVALUATION_SEED, quiet: bool = False
     ) -> WinRateTable:
         """Return the win rates of every row of the paper's Table 1 that its skills allow.
 
@@ -430,9 +419,9 @@ class Run(Printed):
         from soulsgraph.runs.table import win_rates
 
         asked = self.folder, self.plan.episodes if episodes is None else episodes, seed
-        precompile_playing(OutputConsole(quiet=quiet))
+        precompile(console := OutputConsole(quiet=quiet), training=False)
         with nullcontext() if self.in_zoo else self.folder.locked():
-            return win_rates(*asked, "silent" if quiet else "auto", write=not self.in_zoo)
+            return win_rates(*asked, console, write=not self.in_zoo)
 
     def curves(self) -> Any:
         """Return the learning curves as a data frame: a row a checkpoint, by stage, skill and step.
@@ -461,14 +450,14 @@ class Run(Printed):
     @check_arguments
     def watch(
         self,
-        seed: _Seed = evaluating.EVALUATION_SEED,
+        seed: FightSeed = EVALUATION_SEED,
         *,
         scenario: AnyPath | None = None,
         start: str | None = None,
         random: _Names = (),
         side_by_side: AnyPath | None = None,
         file: AnyPath | None = None,
-        episodes: _Episodes | None = None,
+        episodes: EpisodeCount | None = None,
         seconds: Annotated[float, Between(_TICK_S, 3600.0)] = _LONGEST_S,
         only_fight: bool = False,
         quiet: bool = False,
@@ -509,7 +498,7 @@ class Run(Printed):
             check_film(path)
 
         def played() -> Iterator[tuple[Fight, ...]]:
-            precompile_playing(console)
+            precompile(console, training=False)
             for fights in play_fights(sources, seed, episodes, round(seconds / _TICK_S)):
                 film.fights.append(fights)
                 console.print("\n".join(map(str, fights)))
@@ -528,7 +517,7 @@ class Run(Printed):
     @check_arguments
     def replay(
         self,
-        seed: _Seed = evaluating.EVALUATION_SEED,
+        seed: FightSeed = EVALUATION_SEED,
         *,
         scenario: AnyPath | None = None,
         start: str | None = None,
@@ -550,7 +539,7 @@ class Run(Printed):
 
         path, written = Path(f"replay-{self.name}-{seed}.html") if file is None else Path(file), list[Path]()
         check_writable(path.parent)
-        precompile_playing(OutputConsole())
+        precompile(OutputConsole(), training=False)
         fighter = Fighter.of_run(self.folder, self._setting(scenario, start, ()))
         with temporary_folder("soulsgraph-replay-") as folder:
             record(fighter, evaluating.evaluation_seeds(seed, 1), folder, written.append)
@@ -589,9 +578,7 @@ class Run(Printed):
 
         if not all(map(self.folder.library.versions, self.plan.skill_graph.order)):
             return None
-        return kept_rates(
-            self.folder, evaluating.table_inputs(self.folder, self.plan.episodes, evaluating.EVALUATION_SEED)
-        )
+        return kept_rates(self.folder, evaluating.table_inputs(self.folder, self.plan.episodes, EVALUATION_SEED))
 
 
 @cache
@@ -659,9 +646,11 @@ def open_or_plan(path: Path, given: Mapping[str, Any]) -> RunFolder:
     Raises:
         SoulsGraphError: if something else is in the folder, or what is given contradicts the run's plan.
     """
-    if not (path / RunFolder.plan_file).exists() and not is_agent(path):
+    if is_agent(path):
+        refuse_agent(str(path))
+    if not (path / RunFolder.plan_file).exists():
         return RunFolder.planned(path, Plan(**plan_values(given)))
-    run = open_own_run(path)
+    run = RunFolder.open(path)
     check_given(path, run.plan, plan_values(given, run.plan.graph))
     return run
 
@@ -708,7 +697,7 @@ def _fought_in(games: AnyPath | None, fleet: AnyPath | None, seed: int) -> evalu
         return () if games is None else load_games(Path(games))
     if games is not None:
         raise SoulsGraphError("expected `games` or `fleet`, found both; leave one out.")
-    if seed != evaluating.EVALUATION_SEED:
+    if seed != EVALUATION_SEED:
         raise SoulsGraphError("seed: expected none, for a fleet's games draw seeds of their own; leave it out.")
     check_extra("evaluate --fleet", "train")
     # Imported here: nothing else of this needs a fleet's libraries.
@@ -754,44 +743,31 @@ def _train_stages(
         if any(stage.steps >= evaluating.CHECKPOINT_INTERVAL for stage in unfinished):
             worker.start(load_playing)
         # Imported beside the worker's start: it takes seconds. Torch is imported whole, or never again in this process.
-        with uninterrupted(), _uncollected():
+        with uninterrupted():
             from soulsgraph.pages.run_report import show_fight
             from soulsgraph.runs.table import win_rates
             from soulsgraph.runs.train import train_stages
             from soulsgraph.runs.workplace import training_workplace
 
-        with training_workplace(folder, place, console, trackers, learners, worker) as workplace:
-            train_stages(workplace, stages, console)
+        with training_workplace(folder, place, console, trackers, learners, worker=worker) as workplace:
+            train_stages(workplace, stages)
             if evaluated:
-                asked = folder, folder.plan.episodes, evaluating.EVALUATION_SEED
-                table = win_rates(*asked, workplace.display, workplace.worker)
+                table = win_rates(folder, folder.plan.episodes, EVALUATION_SEED, console)
                 _track_table(folder, table, workplace.board)
                 if unfinished:
-                    _say_what_chance_plays_better(folder, workplace.display, console)
-            show_fight(workplace, console)
+                    _say_what_chance_plays_better(folder, console)
+            show_fight(workplace)
 
 
-def _say_what_chance_plays_better(folder: RunFolder, display: Display, console: OutputConsole) -> None:
+def _say_what_chance_plays_better(folder: RunFolder, console: OutputConsole) -> None:
     from soulsgraph.runs.ablations import worse_than_chance
 
     home = folder.plan.scenario
     agent = evaluating.make_agent(folder, evaluating.Setting(home, home))
-    for skill, (chance, trained) in worse_than_chance(agent, folder.plan.episodes, display).items():
+    for skill, (chance, trained) in worse_than_chance(agent, folder.plan.episodes, console).items():
         won = f"{chance.wins} of {chance.episodes} fights are won with it at random, {trained.wins} as trained"
         line = f"{skill}: chance plays it better in {home}: {won}; another training seed may lead to a better one"
-        console.print(line, highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Import without collecting garbage: to look through modules, which stay to the end, takes part of a second."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
+        console.print(line)
 
 
 def _track_table(run: RunFolder, table: WinRateTable, board: Board) -> None:

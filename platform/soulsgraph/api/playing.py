@@ -18,12 +18,9 @@ import numpy.typing as npt
 from rich.console import RenderableType
 
 from soulsgraph.pages import data_uri
-from soulsgraph.results.statistics import Interval
-from soulsgraph.results.tables import Printed, WinRateTable, episode_rows, frame_of
-from soulsgraph.runs.evaluate import Evaluation
+from soulsgraph.results.tables import Printed
 from soulsgraph_envs.core.config import AnyPath, check_arguments
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
-from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import check_writable, temporary_folder
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import STATE_SIZE
@@ -158,54 +155,6 @@ class TrainedAgent:
     def __repr__(self) -> str:
         lines = [f"{self.name} in {self.scenario.name}, start {self.scenario.start}"]
         return "\n  ".join([*lines, *map(repr, self.skills.values())])
-
-
-class FightResults(Printed):
-    """The fights of an evaluation: how many were won, and every one as a row.
-
-    Example:
-        results = soulsgraph.load("iudex-phase1-best-0").evaluate(episodes=400)
-        results.win_rate, results.interval  # shares, with Wilson's 95 % interval
-    """
-
-    def __init__(self, evaluation: Evaluation) -> None:
-        self.evaluation = evaluation
-
-    @property
-    def win_rate(self) -> float:
-        """Share of the fights won."""
-        return self.evaluation.win_rate.rate
-
-    @property
-    def interval(self) -> Interval:
-        """Wilson's 95 % interval of the win rate, as shares."""
-        return self.evaluation.win_rate.interval
-
-    @cached_property
-    def frame(self) -> Any:
-        """A data frame with a row a fight: seed, won, died, length in decisions, seconds, HP left, return, terms."""
-        one = self.evaluation
-        return frame_of(episode_rows(one.win_rate.setting, one.episodes, one.terms, one.origins))
-
-    @check_arguments
-    def save(self, folder: AnyPath) -> Path:
-        """Write `evaluation.json`, `evaluation.parquet`, `episodes.parquet`; return the folder; raises WriteError."""
-        check_extra("results in files", "data")
-        check_writable(path := Path(folder))
-        self.evaluation.save(path)
-        return path
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what was evaluated and its results as plain values; rates are ratios."""
-        return self.evaluation.to_dict()
-
-    def to_rich(self) -> list[RenderableType]:
-        """Return what was evaluated, the share of fights won, and means."""
-        one, means = self.evaluation, self.evaluation.means
-        length = f"mean length {means['mean_length']:.0f} decisions, {means['mean_seconds']:.1f} s"
-        games = [f"game {number}: {report}" for number, report in enumerate(one.games, 1)]
-        table = WinRateTable("", (one.win_rate,)).to_rich()
-        return [*one.lines(), *table, f"mean return {means['mean_return']:.2f}, {length}", *games]
 
 
 def check_film(path: Path) -> None:

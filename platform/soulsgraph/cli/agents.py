@@ -14,7 +14,7 @@ from soulsgraph.runs.lineage import named_skills
 from soulsgraph.runs.plan import Plan, lasting_name
 from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.zoo import AGENTS, agent_names, open_agent, open_run, own_copy
+from soulsgraph.zoo import AGENTS, agent_names, copy_agent, open_agent, open_run
 from soulsgraph.zoo.card import HEADINGS, PAGE, AgentCard, agent_row, agents_table, read_card
 from soulsgraph_envs.core.config import Keywords, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -47,7 +47,7 @@ def zoo(agent: str | None = None, /, *, run: Path | None = None, markdown: bool 
         screen.show([_summary(card) for card in cards], text_table("", HEADINGS, map(agent_row, cards)))
         return None
     if run is not None:
-        own_copy(agent, run)
+        copy_agent(agent, run)
         go_on = command_line("adapt", run, "--scenario", "NAME")
         screen.show({"agent": agent, "run": str(run)}, f"{run} is a copy of {agent}; continue with: {go_on}")
         return None
@@ -91,7 +91,7 @@ def clone(fights: Path, /, *, run: Path, skills: str = "all", **plan: _Plan) -> 
         raise UnknownNameError("skill", skills, (*folder.plan.skill_graph.order, "all"))
     silence_advice()
     screen.precompile()
-    with stage_progress("clone", len(chosen) * UPDATES, screen.display, unit="updates") as progress:
+    with stage_progress("clone", len(chosen) * UPDATES, screen.console, unit="updates") as progress:
         found = clone_fights(folder, fights, chosen, lambda: progress.advance(1))
     rows = [one.row() for one in found]
     headings = ("skill", "version", "decisions", "ambiguous ticks", "agreement")
@@ -122,7 +122,7 @@ def _onnx(source: Path, /, *, out: Path, scenario: str | None = None) -> None:
     setting = Setting(chosen, source_of(run, chosen))
     screen.precompile()
     checked: list[Agreement] = []
-    with stage_progress("check", len(run.plan.skill_graph.order), screen.display, unit="comparisons") as progress:
+    with stage_progress("check", len(run.plan.skill_graph.order), screen.console, unit="comparisons") as progress:
 
         def on_checked(found: Agreement) -> None:
             checked.append(found)
@@ -248,7 +248,7 @@ def calibrate(folder: Path, /, *, boss: str, out: Path, scenario: str | None = N
     found = fit_boss(fought, shipped, load_player(load_scenario(name).player))
     paths = write_fitted(out, found, boss, name, shipped)
     screen.precompile()
-    with stage_progress("predict", DRAWS + 1, screen.display, unit="fights") as progress:
+    with stage_progress("predict", DRAWS + 1, screen.console, unit="fights") as progress:
         rates = predict(found, folder, boss, name, shipped, lambda: progress.advance(1))
     first = [*prediction_lines(found, rates, folder), *found.notices]
     table = text_table("", VALUE_HEADINGS, [value_cells(value) for value in (*found.boss, *found.player)])

@@ -9,7 +9,7 @@ from soulsgraph.api import Run
 from soulsgraph.cli.options import taken
 from soulsgraph.cli.output import screen
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.runs.evaluate import EVALUATION_SEED
+from soulsgraph.runs.evaluate import EVALUATION_SEED, EpisodeCount, FightSeed
 from soulsgraph.runs.plan import Plan, lasting_name
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.config import Keywords
@@ -24,8 +24,8 @@ def _ablations(
     *,
     scenario: Path | None = None,
     start: str | None = None,
-    episodes: int = Plan.episodes,
-    seed: int = EVALUATION_SEED,
+    episodes: EpisodeCount = Plan.episodes,
+    seed: FightSeed = EVALUATION_SEED,
     out: Path | None = None,
 ) -> Any:
     """Measure what agents and the scripted reference lose when one skill acts at random, idles, or never learned."""
@@ -37,7 +37,7 @@ def _ablations(
     if out is not None:
         check_writable(out)
     screen.precompile()
-    measured = measure_ablations(runs, fight, episodes, seed, start, screen.display)
+    measured = measure_ablations(runs, fight, episodes, seed, start, screen.console)
     if out is not None:
         from soulsgraph.pages.report import Report, Section
 

@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from soulsgraph.api import Run, fight_page, run_of
 from soulsgraph.api.playing import FightPage
 from soulsgraph.cli.options import taken
 from soulsgraph.cli.output import screen
-from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, check_evaluation, evaluation_seeds, source_of
-from soulsgraph.runs.plan import Plan, check_range, lasting_name
+from soulsgraph.runs.evaluate import EVALUATION_SEED, EpisodeCount, FightSeed, Setting, evaluation_seeds, source_of
+from soulsgraph.runs.plan import Plan, lasting_name
 from soulsgraph.runs.progress import stage_progress
 from soulsgraph.zoo import agent_names, open_agent, open_run
-from soulsgraph_envs.core.config import Keywords, listed
+from soulsgraph_envs.core.config import Between, Keywords, listed
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import check_writable
@@ -25,8 +25,7 @@ from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.games.keys import load_bindings
 from soulsgraph_envs.games.link import load_games
 
-if TYPE_CHECKING:
-    pass
+_Share = Annotated[float, Between(0.0, 1.0)]
 
 
 def _page(fight: Path, /, *, file: Path | None = None, run: Path | None = None) -> FightPage:
@@ -68,8 +67,8 @@ def play(
     scenario: str | None = None,
     boss: str | None = None,
     start: str | None = None,
-    seed: int | None = None,
-    episodes: int | None = None,
+    seed: FightSeed | None = None,
+    episodes: EpisodeCount | None = None,
     keys: str = "play",
     record: Path | None = None,
     player: str = "person",
@@ -98,7 +97,6 @@ def play(
     name = scenario_against(boss) if boss is not None else lasting_name(scenario or Plan.scenario)
     fought, bindings = started_at(load_scenario(name), start), load_bindings(keys)
     seed = secrets.randbelow(2**31) if seed is None else seed
-    check_evaluation(seed, 1 if episodes is None else episodes)
     recorder = None if record is None else Recorder(record, name, player)
     if record is not None:
         check_writable(record)
@@ -112,14 +110,13 @@ def play(
     screen.show({"fights": shown})
 
 
-def _seeds(*, episodes: int = 20, seed: int = EVALUATION_SEED) -> Any:
+def _seeds(*, episodes: EpisodeCount = 20, seed: FightSeed = EVALUATION_SEED) -> Any:
     """Return the seeds of new fights.
 
     Args:
         episodes: New fights to record.
         seed: Seed of the new fights: those that `evaluate` plays with it.
     """
-    check_evaluation(seed, episodes)
     return evaluation_seeds(seed, episodes)
 
 
@@ -129,7 +126,7 @@ def _of_run(
     *,
     scenario: str | None = None,
     start: str | None = None,
-    random: float = 0.0,
+    random: _Share = 0.0,
     randomize: str = "",
     games: Path | None = None,
 ) -> Any:
@@ -150,7 +147,13 @@ def _of_run(
 
 
 def _oracle(
-    who: Path, /, *, scenario: str = Plan.scenario, start: str | None = None, random: float = 0.0, delay: int = 0
+    who: Path,
+    /,
+    *,
+    scenario: str = Plan.scenario,
+    start: str | None = None,
+    random: _Share = 0.0,
+    delay: Annotated[int, Between(0, 20)] = 0,
 ) -> Any:
     """Return the script that knows the boss's hit windows.
 
@@ -159,7 +162,6 @@ def _oracle(
     """
     from soulsgraph.recordings.recording import Fighter
 
-    check_range("delay", delay, 0, 20)
     return Fighter.oracle(lasting_name(scenario), start, random, delay)
 
 
@@ -169,7 +171,7 @@ def _probe(
     *,
     scenario: str = Plan.scenario,
     start: str | None = None,
-    random: float = 0.0,
+    random: _Share = 0.0,
     games: Path | None = None,
     after: Path | None = None,
 ) -> Any:
@@ -227,8 +229,8 @@ def record(
         return
     from soulsgraph.recordings import recording
 
-    seeds = _seeds(**{name: given.pop(name) for name in ("episodes", "seed") if name in given})
-    check_range("random", given.get("random", 0.0), 0.0, 1.0)
+    asked: dict[str, Any] = {name: given.pop(name) for name in ("episodes", "seed") if name in given}
+    seeds = taken("data record", _seeds, asked)()
     check_writable(out)
     scripts: dict[str, Callable[..., Any]] = {recording.ORACLE: _oracle, recording.PROBE: _probe}
     script = None if who.exists() else scripts.get(str(who))
@@ -236,7 +238,7 @@ def record(
     places = load_games(given["games"]) if "games" in given else None
     written = list[Path]()
     screen.precompile()
-    with stage_progress("record", len(seeds), screen.display, unit="fights") as progress:
+    with stage_progress("record", len(seeds), screen.console, unit="fights") as progress:
 
         def one(path: Path) -> None:
             written.append(path)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from soulsgraph.cli.output import command_line, screen
 from soulsgraph.results.tables import Table
-from soulsgraph.runs.lineage import cards_by_stage, cards_of, key_of_cards, stage_of
+from soulsgraph.runs.lineage import stages_made
 from soulsgraph.runs.progress import draws, interruptible, silence_advice, stage_progress
 from soulsgraph.zoo import open_run
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus, read_status
@@ -143,8 +143,7 @@ def replay(folder: RunFolder, name: str) -> None:
 
     silence_advice()
     known: dict[str, tuple[str, Stage, list[SkillCard]]] = {}
-    for made in cards_by_stage(cards_of(folder)):
-        stage, key = stage_of(folder, made), key_of_cards(folder, made)
+    for key, (stage, made) in stages_made(folder).items():
         if folder.journal(key).is_dir():
             own = stage.skills if stage.scenario == folder.plan.scenario else ()
             known |= dict.fromkeys((*own, stage.name, key), (key, stage, made))
@@ -155,7 +154,7 @@ def replay(folder: RunFolder, name: str) -> None:
     algorithm = setup.replay()
     began = algorithm.decisions
     try:
-        with stage_progress(stage.name, stage.steps, screen.display, began) as progress:
+        with stage_progress(stage.name, stage.steps, screen.console, began) as progress:
             while not algorithm.finished:
                 algorithm.train()
                 progress.update(algorithm.decisions, None)

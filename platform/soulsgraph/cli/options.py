@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from docstring_parser import parse_from_object
 
 from soulsgraph.cli.output import screen, show
-from soulsgraph_envs.core.config import Keywords, Where, parse
+from soulsgraph_envs.core.config import Keywords, Where, check_arguments, parse
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
 
 _AGENT = "Run folder, or the name of an agent of the zoo."
@@ -67,7 +67,7 @@ def as_command(function: Callable[..., Any]) -> Callable[..., None]:
             from soulsgraph.api import run_of
 
             values = (run_of(str(values[0])), *values[1:])
-        show(function(*values, **options))
+        show(check_arguments(function)(*values, **options))
 
     del vars(command)["__wrapped__"]  # Its annotations would be read.
     command.__annotations__ = {one.name: one.annotation for one in kept}
@@ -137,12 +137,12 @@ def read_overrides(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def taken(what: str, function: Callable[..., Any], given: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return a function with the options given; refuse one that it does not take, which would have no effect.
+    """Return a function with the options given, whose values are checked; refuse those that it does not take.
 
     Raises:
-        SoulsGraphError: naming the first.
+        SoulsGraphError: naming the first that would have no effect.
     """
     takes = signature(function).parameters
     if wrong := next((name for name in given if name not in takes), None):
         raise SoulsGraphError(f"{what}: expected no `{wrong}`, found it; leave it out.")
-    return partial(function, **given)
+    return partial(check_arguments(function, what), **given)

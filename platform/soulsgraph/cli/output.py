@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from rich.console import Console, RenderableType
 
 from soulsgraph.results.tables import OutputConsole
-from soulsgraph.runs.progress import Display, stage_progress
+from soulsgraph.runs.progress import stage_progress
 from soulsgraph_envs.core.config import to_json
 
 T = TypeVar("T")
@@ -34,11 +34,6 @@ class Screen:
         return OutputConsole(quiet=self.json)
 
     @property
-    def display(self) -> Display:
-        """How progress is shown."""
-        return "silent" if self.json else "auto"
-
-    @property
     def repeated(self) -> tuple[str, ...]:
         """The words that another command on the same run needs as well."""
         return tuple(word for path in self.projects for word in ("--project", str(path)))
@@ -46,14 +41,14 @@ class Screen:
     def precompile(self, training: bool = False) -> None:
         """Compile what playing calls, or what training calls too, where it is not compiled yet."""
         # Imported here: a help text need not wait for it.
-        from soulsgraph.runs.workers import precompile, precompile_playing
+        from soulsgraph.runs.workers import precompile
 
-        (precompile if training else precompile_playing)(self.console)
+        precompile(self.console, training)
 
     def each(self, name: str, items: Collection[T], function: Callable[[T], R], unit: str) -> list[R]:
         """Call a function with each item, with a line of progress, and return what it returns."""
         found: list[R] = []
-        with stage_progress(name, len(items), self.display, unit=unit) as progress:
+        with stage_progress(name, len(items), self.console, unit=unit) as progress:
             for item in items:
                 found.append(function(item))
                 progress.advance(1)

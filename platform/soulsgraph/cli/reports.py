@@ -15,11 +15,12 @@ from soulsgraph.cli.options import taken
 from soulsgraph.cli.output import screen
 from soulsgraph.results.tables import finite, readable_table, text_table
 from soulsgraph.runs import evaluate as evaluating
-from soulsgraph.runs.plan import Plan, check_range, lasting_name
+from soulsgraph.runs.plan import Plan, lasting_name
 from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo import agent_names, is_agent, open_agent, open_run
-from soulsgraph_envs.core.config import Keywords, Where, is_generated, listed, read_file, shipped_names
+from soulsgraph.zoo.card import EPISODES, VERIFIED_HEADINGS, verify_agent
+from soulsgraph_envs.core.config import Between, Keywords, Where, is_generated, listed, read_file, shipped_names
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import check_writable
@@ -137,8 +138,8 @@ def _fidelity(
     *,
     scenario: tuple[str, ...] = (),
     out: Path | None = None,
-    episodes: int = Plan.episodes,
-    seed: int = evaluating.EVALUATION_SEED,
+    episodes: evaluating.EpisodeCount = Plan.episodes,
+    seed: evaluating.FightSeed = evaluating.EVALUATION_SEED,
 ) -> None:
     """Measure how wrong the simulator is about recorded fights: errors of replayed rows, moves, win rates.
 
@@ -152,13 +153,12 @@ def _fidelity(
     from soulsgraph.calibrate.fidelity import STEPS, fidelity_tables, measure_fidelity
     from soulsgraph.calibrate.rows import read_alike
 
-    evaluating.check_evaluation(seed, episodes)
     if out is not None:
         check_writable(out)
     read = read_alike(fights[0])
     names = [*dict.fromkeys(map(lasting_name, scenario))]
     screen.precompile()
-    with stage_progress("fidelity", STEPS * len(names), screen.display, unit="steps") as progress:
+    with stage_progress("fidelity", STEPS * len(names), screen.console, unit="steps") as progress:
         found = measure_fidelity(read, names, episodes, seed, lambda: progress.advance(1))
     lines = [f"{found.recorded}; the floor in brackets"]
     if out is not None:
@@ -256,16 +256,12 @@ def _call(
     return call(named)
 
 
-def _agents(names: Sequence[Path], /, *, episodes: int | None = None) -> None:
+def _agents(names: Sequence[Path], /, *, episodes: Annotated[int, Between(1, EPISODES)] | None = None) -> None:
     """Play the episodes of agents' cards again.
 
     Args:
         episodes: Play only this many first episodes of each agent's card.
     """
-    from soulsgraph.zoo.card import EPISODES, VERIFIED_HEADINGS, verify_agent
-
-    if episodes is not None:
-        check_range("episodes", episodes, 1, EPISODES)
     chosen = tuple(map(str, names)) or agent_names()
     for name in chosen:
         open_agent(name)  # None is played where another is none.

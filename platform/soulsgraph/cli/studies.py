@@ -14,11 +14,11 @@ from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.study import ContinualFolder, ContinualStudy
 from soulsgraph.paper.study import ReproductionFolder, Study
-from soulsgraph.runs.plan import Plan, check_range, lasting_name
+from soulsgraph.runs.plan import Plan, lasting_name
 from soulsgraph.runs.run_folder import check_given
 from soulsgraph.runs.study_folder import StudyFolder
 from soulsgraph_envs.continual.sequences import check_tasks, held_out
-from soulsgraph_envs.core.config import Keywords, listed, with_options
+from soulsgraph_envs.core.config import Between, Keywords, Where, listed, validate, with_options
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import check_extra
 
@@ -26,6 +26,7 @@ _ABLATED = (
     "Options of the preset to change, as an ablation does: double_q=true n_step=3; the baseline uses lanes alone."
 )
 _COEFFICIENTS = "Coefficients of methods to change: ewc=100 mas=3."
+_SeedCount = Annotated[int, Between(1, 1000)]
 #: Of a plan what is compared has in common.
 _OWN = ("graph", "seed", "env_runners", "synchronous", "overrides", "learners")
 
@@ -36,14 +37,13 @@ def study_values(kind: type[Any], given: Mapping[str, Any], seeds: Sequence[int]
     What is no field of its own is in `overrides`.
 
     Raises:
-        SoulsGraphError: for a number of seeds, or a first one, out of its range.
+        DataError: for a number of seeds out of its range.
     """
     own = {one.name for one in fields(kind)} - {"seeds"}
     values = {name: given[name] for name in given.keys() & own}
     if {"seeds", "first_seed"} & given.keys():
         count, first = given.get("seeds", len(seeds)), given.get("first_seed", seeds[0])
-        check_range("seeds", count, 1, 1000)
-        check_range("first_seed", first, 0, 2**31 - 1000)
+        validate(_SeedCount, count, Where(None, "seeds", "correct the value"))
         values["seeds"] = tuple(range(first, first + count))
     others = {name: given[name] for name in given if name not in (*own, "seeds", "first_seed")}
     return values | ({"overrides": others} if others else {})
@@ -150,7 +150,7 @@ def compare(
     graphs: tuple[str, ...],
     /,
     *,
-    seeds: int | None = None,
+    seeds: _SeedCount | None = None,
     run: Path = Path("runs/compare"),
     address: str | None = None,
     **plan: Annotated[Any, Keywords((Plan,), _OWN)],
@@ -166,8 +166,6 @@ def compare(
         address: Ray cluster to join, as HOST:PORT or auto; if not given, a local Ray is started.
     """
     check_extra("study compare", "train")
-    if seeds is not None:
-        check_range("seeds", seeds, 1, 1000)
     # Imported here: it takes seconds.
     from soulsgraph.project.comparing import GraphFolder, GraphStudy
 

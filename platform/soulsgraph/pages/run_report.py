@@ -8,20 +8,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.console import Console
-
 from soulsgraph.pages.report import Report, Section
 from soulsgraph.recordings.format import run_name
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import HEADINGS, Table, frame_of, read_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, allowed_rows, table_inputs
-from soulsgraph.runs.lineage import cards_of, own_stages, scenarios_of
+from soulsgraph.runs.lineage import cards_of, own_stages
 from soulsgraph.runs.plan import Plan, Stage, differing
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.table import saved_table
 from soulsgraph.tracking.metrics import FIGHT
 from soulsgraph.zoo.card import CARD, read_card
-from soulsgraph_envs.core.config import Where, read_file, to_table
+from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.files import temporary_folder, whole_file, write_text
 from soulsgraph_policies.agents.library import SkillCard
@@ -51,8 +50,8 @@ class ReportedRun:
     @cached_property
     def rates(self) -> list[WinRate]:
         """Win rates as they were evaluated last, of an agent of the zoo those of its card; none where neither is."""
-        if rows := self._rows("table"):
-            return [WinRate(row["wins"], row["episodes"], row["setting"], row["paper_percent"]) for row in rows]
+        if saved := saved_table(self.run):
+            return [*saved[0].rows]
         return [read_card(self.run.path).win_rate] if self._has(self.run.path / CARD) else []
 
     def _has(self, path: Path) -> bool:
@@ -66,12 +65,8 @@ class ReportedRun:
     @cached_property
     def note(self) -> str:
         """What is to be said of the win rates: that other versions play by now, or in other fights; else nothing."""
-        path = self.run.path / "results" / "table.json"
-        if not self._has(path) or not self.rates:
-            return ""
-        saved = read_file(Where(path, remedy="remove the file"))
-        kept = saved.get("inputs", {})
-        if differing(table_inputs(self.run, kept.get("episodes", 0), kept.get("seed", 0)), kept):
+        _, kept = saved_table(self.run) or (None, {})
+        if kept and differing(table_inputs(self.run, kept["episodes"], kept["seed"]), kept):
             return "Other versions play by now than were evaluated, or the fights changed: evaluate them anew."
         return ""
 
@@ -241,14 +236,13 @@ _LINEAGE = ("version", "scenario", "decisions", "seed", "trained on", "continues
 
 
 def _lineage(one: ReportedRun) -> Iterator[tuple[str, ...]]:
-    scenarios = scenarios_of(one.run)
     for card in one.cards:
         training = card.training
         upstream = ", ".join(f"{before.skill} v{before.version}" for before in card.upstream) or "-"
         parent = "-" if card.parent is None else f"v{card.parent}"
         name, begun = f"{card.skill} v{card.version}", training.created[:16].replace("T", " ")
-        scenario, digest = scenarios[card.skill, card.version], card.digest[:12]
-        yield name, scenario, _learned(card), str(training.seed), upstream, parent, begun, digest
+        learned = _learned(card), str(training.seed), upstream, parent
+        yield name, training.scenario, *learned, begun, card.digest[:12]
 
 
 def fight_video(runs: Sequence[RunFolder], gif: bool = False) -> Video:
@@ -279,7 +273,7 @@ def fight_video(runs: Sequence[RunFolder], gif: bool = False) -> Video:
             seconds /= 2.0
 
 
-def show_fight(place: Workplace, console: Console) -> None:
+def show_fight(place: Workplace) -> None:
     """Film a fight of what was trained, and write the page about its run, for trackers that show them.
 
     Where that cannot be done it is said, and the training stands.
@@ -295,7 +289,7 @@ def show_fight(place: Workplace, console: Console) -> None:
     except Interruption:
         raise
     except SoulsGraphError as error:
-        console.print(f"trackers: no film of a fight and no page: {error}")
+        place.console.print(f"trackers: no film of a fight and no page: {error}")
     else:
         for file in (film, page):
             place.board.call(lambda tracker, file=file: tracker.file(FIGHT, file))  # type: ignore[misc]

@@ -26,8 +26,8 @@ from soulsgraph.paper.study import (
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.evaluate import TABLE_1, OnFinished, Setting, WinRateRow
-from soulsgraph.runs.lineage import adaptation_stages, check_target, finished_versions, stage_key
-from soulsgraph.runs.plan import Stage, check_learns
+from soulsgraph.runs.lineage import adaptation_stages, stage_key, unfinished
+from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.progress import Interruption, Supervisor
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.study_folder import Tables
@@ -67,7 +67,7 @@ def do_job(folder: ReproductionFolder, job: SeedJob, supervisor: Supervisor) -> 
         with run.locked():
             stages = train_by(folder.plan.learner, run, run.plan.stages(), supervisor)
             if job.part == "skills":
-                adapted = adaptation_stages(run, SHIFTED, ADAPTED, after=check_target(run, SHIFTED))
+                adapted = adaptation_stages(run, SHIFTED, ADAPTED)
                 stages += train_by(folder.plan.learner, run, adapted, supervisor)
         tables |= {"curves": curve_rows(run, job, stages), "training": training_rows(run, job, stages)}
         settings, seed = evaluated_settings(run, job), evaluation_seed(job.seed)
@@ -110,9 +110,7 @@ def train_by(
     # Imported here: it takes seconds, and only a comparison needs it.
     from soulsgraph.paper.stable_baselines import train_with_stable_baselines
 
-    left = [stage for stage in stages if not finished_versions(run, stage)]
-    check_learns(run.plan, left)
-    for stage in left:
+    for stage in unfinished(run, stages):
         progress = supervisor.follow(stage.name, stage.budget)
 
         def go_on(steps: int) -> bool:
@@ -178,7 +176,7 @@ def evaluated_settings(run: RunFolder, job: SeedJob) -> tuple[WinRateRow, ...]:
     return tuple(replace(row, part="extra", label=label) for row in settings)
 
 
-def evaluate_references(episodes: int, on_finished: OnFinished = lambda count: None) -> Records:
+def evaluate_references(episodes: int, on_finished: OnFinished) -> Records:
     """Evaluate the scripted oracles, which know the boss's hits in advance: the upper bound of each fight.
 
     They have no training seed; their rows carry that of the evaluation episodes. There are `REFERENCE_ROWS`

@@ -91,9 +91,8 @@ def train_with_stable_baselines(
 def build_model(setup: StageSetup) -> DQN:
     """Build the stage's model; an adapted skill begins with its parent's network and normaliser."""
     compute_on_one_thread()
-    skill, chain = setup.skills[-1], setup.skills[:-1]
-    networks = [setup.upstream[s.name].network(s, setup.scenario) for s in chain]
-    controller = NetworkController.upstream(networks) if chain else None
+    skill, networks = setup.skills[-1], [*setup.networks.values()]
+    controller = NetworkController.upstream(networks) if networks else None
     env = DummyVecEnv([lambda: SkillEnv(skill.name, setup.scenario, controller, setup.run.plan.options)])
     model = make_dqn(env, setup.hyperparameters, setup.stage.seed, gradient_steps=1)
     if setup.parent is not None:

@@ -124,7 +124,7 @@ def train_agent(folder: GraphFolder, graph: str, seed: int, supervisor: Supervis
     plan = run.plan
     with run.locked():
         train_unit(run, plan.stages(), supervisor)
-    evaluation = evaluate(run, Setting(plan.scenario, plan.scenario), plan.episodes)
-    won, seconds = evaluation.win_rate, evaluation.means["mean_seconds"]
+    results = evaluate(run, Setting(plan.scenario, plan.scenario), plan.episodes)
+    won, seconds = results.wins, results.means["mean_seconds"]
     row = {"wins": won.wins, "episodes": won.episodes, "seconds": seconds, "rate": won.rate}
     return {_AGENTS: [{"graph": graph, "seed": seed, **row}]}

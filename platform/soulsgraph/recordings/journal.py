@@ -14,7 +14,7 @@ import numpy as np
 from soulsgraph.recordings.files import RecordingError, is_written, write_table
 from soulsgraph.recordings.format import Header, PlayedSkill, Result, make_header, run_name
 from soulsgraph.recordings.recording import Columns, at_rows, fixed_lists, key_columns, reading_columns
-from soulsgraph.runs.lineage import cards_by_stage, cards_of, key_of_cards, own_stages, stage_key, stage_of, unfinished
+from soulsgraph.runs.lineage import own_stages, stage_key, stages_made, unfinished
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
@@ -63,7 +63,7 @@ def journals(run: RunFolder) -> dict[Path, Stage]:
     Raises:
         RecordingError: if there is none.
     """
-    stages = {key_of_cards(run, made): stage_of(run, made) for made in cards_by_stage(cards_of(run))}
+    stages = {key: stage for key, (stage, _) in stages_made(run).items()}
     stages |= {stage_key(run, stage): stage for stage in unfinished(run, own_stages(run))[:1]}
     kept = {run.journal(key): stage for key, stage in stages.items() if (run.journal(key) / FILE).exists()}
     if not kept:

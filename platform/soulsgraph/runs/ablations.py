@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from scipy.special import bdtrc
 
 from soulsgraph.results.seeds import Rows, by_seed_frame, records, seed_tables, summary
@@ -21,7 +21,7 @@ from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import Table
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.evaluate import EVALUATION_SEED, OnFinished, Setting
-from soulsgraph.runs.progress import Display, stage_progress
+from soulsgraph.runs.progress import stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.scripted import REFERENCES, references
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -74,7 +74,9 @@ def played_rows(variants: Variants, seeds: Seeds, on_finished: OnFinished | None
     ]
 
 
-def worse_than_chance(agent: Agent, episodes: int, display: Display = "auto") -> dict[str, tuple[WinRate, WinRate]]:
+def worse_than_chance(
+    agent: Agent, episodes: int, console: Console | None = None
+) -> dict[str, tuple[WinRate, WinRate]]:
     """Return each skill that chance plays better, with the win rates at random and as trained in the same fights.
 
     What a skill is rewarded for may not be what wins the fight. Fights that only one of the two wins decide (a
@@ -82,7 +84,7 @@ def worse_than_chance(agent: Agent, episodes: int, display: Display = "auto") ->
     """
     seeds = evaluating.evaluation_seeds(EVALUATION_SEED, min(episodes, _BY_CHANCE_EPISODES))
     variants = {skill: one for (skill, played), one in _variants(agent, {}).items() if played in ("", "random")}
-    with stage_progress("each skill at random", len(seeds) * len(variants), display, unit="episodes") as progress:
+    with stage_progress("each skill at random", len(seeds) * len(variants), console, unit="episodes") as progress:
         won = {skill: evaluating.play(one, seeds, progress.advance).won for skill, one in variants.items()}
     trained, found = won.pop(NO_SKILL), {}
     for skill, chance in won.items():
@@ -184,7 +186,7 @@ def measure_ablations(
     episodes: int,
     seed: int = EVALUATION_SEED,
     start: str | None = None,
-    display: Display = "auto",
+    console: Console | None = None,
 ) -> Ablations:
     """Measure what the runs' agents, by seed, and the scripted reference lose in a scenario, in the same fights.
 
@@ -192,7 +194,6 @@ def measure_ablations(
         SoulsGraphError: before anything is played, if a skill is missing or damaged, a name unknown, a number out of
             range, or the runs would play versions trained on different scenarios.
     """
-    evaluating.check_evaluation(seed, episodes)
     sources = {of: evaluating.source_of(run, scenario) for of, run in runs.items()}
     if len({*sources.values()}) > 1:
         found = ", ".join(f"{source} for seed {of}" for of, source in sources.items())
@@ -204,6 +205,6 @@ def measure_ablations(
     variants = {of: agent_variants(agent, of) for of, agent in agents.items()}
     scripted, seeds = scripted_variants(next(iter(agents.values()))), evaluating.evaluation_seeds(seed, episodes)
     total = episodes * sum(map(len, (*variants.values(), scripted)))
-    with stage_progress("ablations", total, display, unit="episodes") as progress:
+    with stage_progress("ablations", total, console, unit="episodes") as progress:
         by_seed = {of: played_rows(each, seeds, progress.advance) for of, each in variants.items()}
         return Ablations(by_seed, played_rows(scripted, seeds, progress.advance))

@@ -11,34 +11,37 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
+from rich.console import RenderableType
 from safetensors.numpy import save
 
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.statistics import WinRate, mean_interval
-from soulsgraph.results.tables import write_episodes, write_rows
+from soulsgraph.results.statistics import Interval, WinRate, mean_interval
+from soulsgraph.results.tables import Printed, WinRateTable, episode_rows, frame_of, write_episodes, write_rows
 from soulsgraph.runs import lineage
-from soulsgraph.runs.plan import check_range, lasting_name, scenario_digest
+from soulsgraph.runs.plan import lasting_name, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerLostError, WorkerProcess
 from soulsgraph_envs.combat.rollout import Episodes, Rollout
-from soulsgraph_envs.core.config import to_json
+from soulsgraph_envs.core.config import AnyPath, Between, check_arguments, to_json
 from soulsgraph_envs.core.errors import reading
-from soulsgraph_envs.core.files import whole_file, write_json
+from soulsgraph_envs.core.extras import check_extra
+from soulsgraph_envs.core.files import check_writable, whole_file, write_json
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds
 from soulsgraph_envs.games.cycle_timer import CycleReport, stoppable
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.opening import check_games, make_game, open_live_game
-from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, make_skill
 from soulsgraph_policies.agents.agent import Agent, NetworkController
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights
 from soulsgraph_policies.agents.library import Artifact, SkillCard, read_tensors
-from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects, take_over
+from soulsgraph_policies.agents.projects import project_of
 
 if TYPE_CHECKING:
     from soulsgraph_clusters.fleet.learner.evaluation import FleetFights, FleetGame
@@ -89,6 +92,9 @@ TABLE_1 = (
         _PHASE_2, _PHASE_2, "mid", (), "dodge and heal-attack fine-tuned", "b", 52.0, adapted=("dodge", "heal_attack")
     ),
 )
+#: A number of evaluation episodes, and the seed of some.
+EpisodeCount = Annotated[int, Between(1, 1_000_000)]
+FightSeed = Annotated[int, Between(0, 2**63 - 1)]
 #: Seed of the evaluation episodes unless asked otherwise: the same for every row and every run.
 EVALUATION_SEED = 1_000_000
 #: Lanes played at once: more gain nothing, the simulator and the networks are compiled.
@@ -96,16 +102,6 @@ LANES = 256
 _EVALUATION_STREAM = 20
 #: Called with the number of episodes that ended since its last call.
 OnFinished = Callable[[int], None]
-
-
-def check_evaluation(seed: int, episodes: int) -> None:
-    """Refuse a seed or a number of evaluation episodes out of range.
-
-    Raises:
-        SoulsGraphError: naming the option, the range and the value.
-    """
-    check_range("episodes", episodes, 1, 1_000_000)
-    check_range("seed", seed, 0, 2**63 - 1)
 
 
 def evaluation_seeds(seed: int, episodes: int) -> Seeds:
@@ -131,7 +127,7 @@ def source_of(run: RunFolder, scenario: str) -> str:
 
 def load_artifacts(run: RunFolder, trained_on: str, skills: Sequence[str]) -> dict[str, Artifact]:
     """Load the versions that play after training on a scenario."""
-    return {name: _load(run, name, lineage.version_in_play(run, name, trained_on)) for name in skills}
+    return {name: run.library.load(name, lineage.version_in_play(run, name, trained_on)) for name in skills}
 
 
 def load_networks(
@@ -142,12 +138,6 @@ def load_networks(
     return {skill.name: artifacts[skill.name].network(skill, scenario) for skill in skills}
 
 
-def _load(run: RunFolder, skill: str, version: int) -> Artifact:
-    artifact = run.library.load(skill, version)
-    run.library.check_upstream(artifact.card)
-    return artifact
-
-
 def check_library(run: RunFolder) -> list[SkillCard]:
     """Check every version of every skill as for playing, and return their cards in training order.
 
@@ -155,10 +145,10 @@ def check_library(run: RunFolder) -> list[SkillCard]:
         SoulsGraphError: if one is damaged, cannot be read or does not fit the run.
     """
     scenario = load_scenario(run.plan.scenario)
-    artifacts = [_load(run, card.skill, card.version) for card in lineage.cards_of(run)]
-    for artifact in artifacts:
-        artifact.network(make_skill(artifact.card.skill, run.plan.options), scenario)
-    return [artifact.card for artifact in artifacts]
+    cards = lineage.cards_of(run)
+    for card in cards:
+        run.library.load(card.skill, card.version).network(make_skill(card.skill, run.plan.options), scenario)
+    return cards
 
 
 def make_agent(run: RunFolder, setting: Setting) -> Agent:
@@ -262,12 +252,16 @@ def play_in_games(
     return Episodes.join(parts), reports
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """One setting as it was evaluated: what played, and how every episode ended.
+@dataclass(frozen=True, repr=False)
+class FightResults(Printed):
+    """The fights of an evaluation: how many were won, and every one as a row.
 
     `origin` says what was evaluated, as plain values; `terms` names the columns of the episodes' reward terms,
     `origins` has columns of where each episode came from: its seed, or its game and lane of a fleet.
+
+    Example:
+        results = soulsgraph.load("iudex-phase1-best-0").evaluate(episodes=400)
+        results.win_rate, results.interval  # shares, with Wilson's 95 % interval
     """
 
     origin: Mapping[str, Any]
@@ -277,7 +271,7 @@ class Evaluation:
     games: tuple[PlayedGame | FleetGame, ...] = ()
 
     @property
-    def win_rate(self) -> WinRate:
+    def wins(self) -> WinRate:
         """The setting's row of a table of win rates."""
         origin = self.origin
         setting = f"{origin['scenario']} ({origin['start']}), skills of {origin['trained_on']}"
@@ -285,49 +279,66 @@ class Evaluation:
         return WinRate.of(self.episodes.won, setting)
 
     @property
+    def win_rate(self) -> float:
+        """Share of the fights won."""
+        return self.wins.rate
+
+    @property
+    def interval(self) -> Interval:
+        """Wilson's 95 % interval of the win rate, as shares."""
+        return self.wins.interval
+
+    @cached_property
+    def frame(self) -> Any:
+        """A data frame with a row a fight: seed, won, died, length in decisions, seconds, HP left, return, terms."""
+        return frame_of(episode_rows(self.wins.setting, self.episodes, self.terms, self.origins))
+
+    @property
     def means(self) -> dict[str, float]:
         """Means over the episodes: of returns, lengths in decisions, and seconds of game time."""
         means = episode_means(self.episodes)
         return {f"mean_{name}": means[name] for name in ("return", "length", "seconds")}
 
-    def lines(self) -> tuple[str, ...]:
-        """Return what was evaluated, as lines for a reader."""
-        origin = self.origin
-        versions = ", ".join(f"{name} v{version}" for name, version in origin["versions"].items())
-        trained = f"preset {origin['preset']}, training seed {origin['training_seed']}"
-        return (
-            f"{origin['run']}: {trained}, {versions or 'no skill of it'}",
-            f"{len(self.episodes)} episodes{self._chosen}, start {origin['start']}, in {origin['played_in']}; "
-            f"commit {origin['commit'] or 'unknown'}",
-        )
-
-    @property
-    def _chosen(self) -> str:
-        """How the episodes were chosen."""
-        origin = self.origin
-        if origin["seed"] is not None:
-            return f" of seed {origin['seed']}"
-        lost = f" ({origin['lost']} of these were lost with their games)" if origin["lost"] else ""
-        return f", {origin['asked']} asked for and those under way when they had ended{lost}, seeds of the games' own"
-
     def to_dict(self) -> dict[str, Any]:
         """Return what was evaluated and its results as plain values; rates are ratios."""
         games = {"games": [game.to_dict() for game in self.games]} if self.games else {}
-        return {**self.origin, **self.win_rate.to_dict(), **self.means, **games}
+        return {**self.origin, **self.wins.to_dict(), **self.means, **games}
 
-    def save(self, folder: Path) -> None:
+    def to_rich(self) -> list[RenderableType]:
+        """Return what was evaluated, the share of fights won, and means."""
+        origin, means = self.origin, self.means
+        versions = ", ".join(f"{name} v{version}" for name, version in origin["versions"].items())
+        trained = f"preset {origin['preset']}, training seed {origin['training_seed']}"
+        chosen = f" of seed {origin['seed']}"
+        if origin["seed"] is None:
+            lost = f" ({origin['lost']} of these were lost with their games)" if origin["lost"] else ""
+            chosen = f", {origin['asked']} asked for and those under way when they had ended{lost}, "
+            chosen += "seeds of the games' own"
+        return [
+            f"{origin['run']}: {trained}, {versions or 'no skill of it'}",
+            f"{len(self.episodes)} episodes{chosen}, start {origin['start']}, in {origin['played_in']}; "
+            f"commit {origin['commit'] or 'unknown'}",
+            *WinRateTable("", (self.wins,)).to_rich(),
+            f"mean return {means['mean_return']:.2f}, mean length {means['mean_length']:.0f} decisions, "
+            f"{means['mean_seconds']:.1f} s",
+            *(f"game {number}: {report}" for number, report in enumerate(self.games, 1)),
+        ]
+
+    @check_arguments
+    def save(self, folder: AnyPath) -> Path:
         """Write `evaluation.json`, `evaluation.parquet` (the same in one row) and `episodes.parquet` (one row each).
 
-        Raises:
-            WriteError: if the place cannot be written.
+        Return the folder; raises WriteError if the place cannot be written.
         """
-        row = {
-            key: value if isinstance(value, str | int | float | None) else to_json(value)
-            for key, value in self.to_dict().items()
-        }
-        write_episodes(folder / "episodes.parquet", {self.win_rate.setting: self.episodes}, self.terms, self.origins)
-        write_rows(folder / "evaluation.parquet", [row])
-        write_json(folder / "evaluation.json", self.to_dict())
+        check_extra("results in files", "data")
+        check_writable(path := Path(folder))
+        plain = self.to_dict()
+        row = {name: value if isinstance(value, str | int | float | None) else to_json(value)
+               for name, value in plain.items()}  # fmt: skip
+        write_episodes(path / "episodes.parquet", {self.wins.setting: self.episodes}, self.terms, self.origins)
+        write_rows(path / "evaluation.parquet", [row])
+        write_json(path / "evaluation.json", plain)
+        return path
 
 
 def evaluate(
@@ -337,7 +348,7 @@ def evaluate(
     seed: int = EVALUATION_SEED,
     place: Place = (),
     on_finished: OnFinished | None = None,
-) -> Evaluation:
+) -> FightResults:
     """Play a setting's evaluation episodes, in real-time games if any are given, and return what was played.
 
     A fleet's games play by seeds of their own, and every fight counts that began before the last of them had ended.
@@ -366,16 +377,16 @@ def evaluate(
     }
     terms, origins = agent.skills[-1].reward.names, {"seed": seeds}
     if not place:
-        return Evaluation(origin, terms, origins, play(agent, seeds, on_finished))
+        return FightResults(origin, terms, origins, play(agent, seeds, on_finished))
     if isinstance(place, Sequence):
         played, reports = play_in_games(agent, seeds, place, on_finished)
         origin["played_in"] = f"{len(place)} real-time game{'s' * (len(place) > 1)}"
-        return Evaluation(origin, terms, origins, played, reports)
+        return FightResults(origin, terms, origins, played, reports)
     fleet = _play_in_fleet(run, setting, agent, episodes, seed, place, on_finished)
     origin |= {"seed": None, "played_in": ", ".join(game.title for game in fleet.games)}
     origin |= {"asked": episodes, "lost": fleet.lost}
     by_game = {"game": fleet.names, "lane": fleet.episodes.lanes.tolist()}
-    return Evaluation(origin, terms, by_game, fleet.episodes, fleet.games)
+    return FightResults(origin, terms, by_game, fleet.episodes, fleet.games)
 
 
 def _play_in_fleet(
@@ -408,16 +419,15 @@ def allowed_rows(run: RunFolder) -> tuple[WinRateRow, ...]:
 
     Another scenario than the paper's first has the ablations of part (a) only; a project's graph has its own rows.
     """
-    plan, order = run.plan, run.plan.skill_graph.order
-    if settings := plan.own_settings:
-        home = plan.scenario
-        return tuple(
-            WinRateRow(home, home, "mid", names, label, "a", skill=order[-1]) for label, names in settings.items()
-        )
-    rows = [row for row in TABLE_1 if row.skill == order[-1]]
-    if plan.scenario != TABLE_1[0].scenario:
+    home, graph = run.plan.scenario, run.plan.skill_graph
+    if project_of(run.plan.graph):
+        # Each skill of the project's, and each that nothing is built on, in turn at random.
+        random = [name for name in graph.order if name in graph.leaves or name not in SKILL_NAMES]
+        settings = {"every skill trained": (), **{f"{name} random": (name,) for name in random}}
+        return tuple(WinRateRow(home, home, "mid", names, label, "a") for label, names in settings.items())
+    rows = [row for row in TABLE_1 if row.skill == graph.order[-1]]
+    if home != TABLE_1[0].scenario:
         own = [row for row in rows if row.part == "a"]
-        home = plan.scenario
         return tuple(replace(row, scenario=home, trained_on=home, paper_percent=None) for row in own)
     return tuple(filter(None, (_as_adapted(run, row) for row in rows)))
 
@@ -446,41 +456,6 @@ def table_inputs(run: RunFolder, episodes: int, seed: int) -> dict[str, Any]:
             for home in homes
         },
     }
-
-
-def evaluate_rows(
-    run: RunFolder,
-    episodes: int,
-    seed: int = EVALUATION_SEED,
-    on_finished: OnFinished | None = None,
-    worker: WorkerProcess | None = None,
-) -> Mapping[WinRateRow, Episodes]:
-    """Evaluate every row that the run allows, each on the same evaluation seeds; a `worker` that runs plays half."""
-    rows, on_finished = allowed_rows(run), on_finished or (lambda _: None)
-    theirs = rows[1::2] if worker is not None and worker.running else ()
-    if worker is not None and theirs:
-        worker.forget()
-        worker.submit(_play_rows_elsewhere, tuple(loaded_projects().values()), run, theirs, episodes, seed)
-    played = {row: _play_row(run, row, episodes, seed, on_finished) for row in rows if row not in theirs}
-    if worker is not None and theirs:
-        with suppress(WorkerLostError):
-            played |= zip(theirs, worker.result(), strict=True)
-            on_finished(episodes * len(theirs))
-    return {row: played[row] if row in played else _play_row(run, row, episodes, seed, on_finished) for row in rows}
-
-
-def _play_rows_elsewhere(
-    projects: Sequence[LoadedProject], run: RunFolder, rows: Sequence[WinRateRow], episodes: int, seed: int
-) -> list[Episodes]:
-    """Play rows in a process that has not imported the code of projects."""
-    take_over(projects)
-    return [_play_row(run, row, episodes, seed) for row in rows]
-
-
-def _play_row(
-    run: RunFolder, row: WinRateRow, episodes: int, seed: int, on_finished: OnFinished | None = None
-) -> Episodes:
-    return evaluate(run, row, episodes, seed, on_finished=on_finished).episodes
 
 
 #: Decisions between two checkpoints, and episodes each is played for (Figures 2 and 3).

@@ -69,17 +69,6 @@ class _Domains:
             card.training.fight: library.inputs(card.skill, card.version).get("after") or self.own for card in adapted
         }
 
-    def trained(self, name: str) -> str:
-        """Return the fight that a scenario is, the run's own or one that it was adapted to.
-
-        Raises:
-            UnknownNameError: if it is neither.
-        """
-        fight, before = self.find(name), self.before()
-        if fight != self.own and fight not in before:
-            raise UnknownNameError(f"scenario of {self.run.path}", name, self.names((self.own, *before)))
-        return fight
-
     def chain(self, fight: str | None = None) -> tuple[str, ...]:
         """Return the fights from the run's own to one, by default to the last one adapted to."""
         before = self.before()
@@ -112,45 +101,17 @@ def cards_trained_on(run: RunFolder, scenario: str) -> list[SkillCard]:
     return [card for card in domains.cards if card.training.fight == fight]
 
 
-def scenarios_of(run: RunFolder) -> dict[tuple[str, int], str]:
-    """Return the scenario that each version was trained in, by skill and version."""
-    domains = _Domains(run)
-    return {(card.skill, card.version): domains.name(card.training.fight) for card in domains.cards}
-
-
-def expect_unchanged(run: RunFolder, *scenarios: str) -> None:
-    """Refuse scenarios in which the run was trained, and whose files say something else by now.
+def expect_unchanged(run: RunFolder, scenario: str) -> None:
+    """Refuse a scenario in which the run was trained, and whose files say something else by now.
 
     A shipped fight of its own goes with the version of the package.
 
     Raises:
-        SoulsGraphError: naming the first, and both fights.
+        SoulsGraphError: naming it, and both fights.
     """
-    known = _Domains(run).known
-    for name in scenarios:
-        if name in known and (name != run.plan.scenario or name.endswith(".toml")):
-            expect_fight(name, known[name], str(run.path))
-
-
-def continued_domain(run: RunFolder, scenario: str, after: str | None = None) -> str:
-    """Return the scenario whose versions an adaptation to `scenario` continues.
-
-    It is `after` if given, else the one of an earlier adaptation to the same scenario, else the last.
-
-    Raises:
-        UnknownNameError: if the run was never adapted to the scenario asked for.
-        SoulsGraphError: if that would make a cycle.
-    """
-    domains = _Domains(run)
-    before, own, fight = domains.before(), run.plan.scenario, domains.find(scenario)
-    chosen = (after and domains.trained(after)) or before.get(fight) or domains.chain()[-1]
-    chain = domains.chain(chosen)
-    if fight in chain:
-        raise SoulsGraphError(
-            f"`scenario`: expected one that the run has not gone through, found {scenario!r} in "
-            f"{' -> '.join(domains.names(chain))}; name {own!r} as the one to continue with `after`."
-        )
-    return domains.name(chosen)
+    fight = _Domains(run).known.get(scenario)
+    if fight and (scenario != run.plan.scenario or scenario.endswith(".toml")):
+        expect_fight(scenario, fight, str(run.path))
 
 
 def branch(run: RunFolder, path: Path, after: str, skills: Sequence[str] | None = None) -> RunFolder:
@@ -210,38 +171,23 @@ def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | No
     return next((newest[fight] for fight in fights if fight in newest), cards[-1].version)
 
 
-def cards_by_stage(cards: Sequence[SkillCard]) -> list[list[SkillCard]]:
-    """Return cards, in training order, by the stage that made them: those of skills that learned jointly are one's."""
-    stages: list[list[SkillCard]] = []
-    for card in cards:
-        names, upstream = card.training.jointly, {(one.skill, one.version) for one in card.upstream}
-        for made in stages:
-            built_on = {(one.skill, one.version) for one in made} <= upstream
-            if names and made[-1].training.jointly == names and built_on:
-                made.append(card)
-                break
-        else:
-            stages.append([card])
-    return stages
-
-
-def stage_of(run: RunFolder, cards: Sequence[SkillCard]) -> Stage:
-    """Return the stage that made some cards."""
-    parts, domains = [], _Domains(run)
-    for card in cards:
-        part = run.plan.stage(card.skill, card.training.scenario, card.parent)
-        own = part.parent is not None and part.scenario == run.plan.scenario
-        cloned = own and run.library.card(card.skill, part.parent or 0).training.cloned
-        after = run.library.inputs(card.skill, card.version).get("after")
-        part = replace(part, after=domains.name(after) if after else None)
-        parts.append(replace(part, budget=card.training.budget, cloned=bool(cloned)))
-    return replace(parts[-1], jointly=tuple(parts[:-1]))
-
-
-def key_of_cards(run: RunFolder, cards: Sequence[SkillCard]) -> str:
-    """Return the key of the stage that made some cards, of which the last one keeps the inputs."""
-    last = cards[-1]
-    return stage_key(run, stage_of(run, cards), run.library.inputs(last.skill, last.version))
+def stages_made(run: RunFolder) -> dict[str, tuple[Stage, list[SkillCard]]]:
+    """Return the stages that made versions, with their cards in training order, by their keys; none made elsewhere."""
+    made: dict[str, tuple[Mapping[str, Any], list[SkillCard]]] = {}
+    for card in cards_of(run):
+        # Those that learned jointly have the same inputs.
+        if inputs := run.library.inputs(card.skill, card.version):
+            made.setdefault(digest_of(inputs), (inputs, []))[1].append(card)
+    domains, found = _Domains(run), {}
+    for inputs, cards in made.values():
+        after, parts = domains.name(inputs["after"]) if inputs["after"] else None, list[Stage]()
+        for card in cards:
+            planned, learned = run.plan.stage(card.skill, card.training.scenario, card.parent), inputs["learns"]
+            own = {name: learned[card.skill][name] for name in ("budget", "seed", "cloned")}
+            parts.append(replace(planned, after=after, **own))
+        stage = replace(parts[-1], jointly=tuple(parts[:-1]))
+        found[stage_key(run, stage, inputs)] = stage, cards
+    return found
 
 
 def own_stage(run: RunFolder, skill: str) -> Stage:
@@ -255,17 +201,19 @@ def own_stage(run: RunFolder, skill: str) -> Stage:
     return next(stage for stage in own_stages(run) if skill in stage.skills)
 
 
-def _own_part(run: RunFolder, skill: str) -> Stage:
-    """Return a skill's part of its stage: anew, or from its newest clone if there is one."""
-    stage = run.plan.stage(skill)
-    own = [card for card in cards_trained_on(run, stage.scenario) if card.skill == skill]
-    clones = [card.version for card in own if card.training.cloned]
-    return replace(stage, parent=clones[-1], cloned=True) if clones else stage
-
-
 def own_stages(run: RunFolder) -> tuple[Stage, ...]:
-    """Return the curriculum in the run's own scenario, in training order."""
-    return run.plan.joined([_own_part(run, skill) for skill in run.plan.skill_graph.order])
+    """Return the curriculum in the run's own scenario, in training order, each skill anew or from its newest clone."""
+    plan, clones = run.plan, dict[str, int]()
+    for card in cards_trained_on(run, plan.scenario):
+        if card.training.cloned:
+            clones[card.skill] = card.version
+    stages = map(plan.stage, plan.skill_graph.order)
+    return plan.joined(
+        [
+            replace(stage, parent=clones[stage.skill], cloned=True) if stage.skill in clones else stage
+            for stage in stages
+        ]
+    )
 
 
 def stage_inputs(run: RunFolder, stage: Stage, frozen: Mapping[str, int] | None = None) -> dict[str, Any]:
@@ -307,7 +255,7 @@ def finished_versions(run: RunFolder, stage: Stage) -> list[SkillCard]:
     """Return the cards of the versions in play if the stage made them all, else none: it is still to be trained."""
     if not all(run.library.versions(skill) for skill in stage.skills):
         return []
-    made = _made(run, stage)
+    made = made_by(run, stage)
     return [made[skill] for skill in stage.skills] if len(made) == len(stage.skills) else []
 
 
@@ -316,12 +264,7 @@ def unfinished(run: RunFolder, stages: Sequence[Stage]) -> list[Stage]:
     return [stage for stage in stages if not finished_versions(run, stage)]
 
 
-def half_saved(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
-    """Return what a joint stage saved before it was killed, by skill."""
-    return {skill: card for skill, card in _made(run, stage).items() if skill != stage.skill}
-
-
-def _made(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
+def made_by(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
     """Return the versions in play that a stage made, by skill: those of its inputs.
 
     Of one that was made elsewhere how it learned is not known; it is the stage's by fight and parents.
@@ -340,8 +283,10 @@ def _made(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
 def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str:
     """Check the scenario to adapt to and return the one whose versions are continued.
 
+    It is `after` if given, else the one of an earlier adaptation to the same scenario, else the last.
+
     Raises:
-        UnknownNameError: for an unknown scenario.
+        UnknownNameError: for an unknown scenario, or `after` one that the run was never adapted to.
         SoulsGraphError: if the run went through the scenario already, or its player cannot do what a skill does.
     """
     load_scenario(scenario)
@@ -351,7 +296,18 @@ def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str
         raise SoulsGraphError(
             f"`scenario`: expected another scenario than the run's own, found {scenario!r}; name the one to adapt to."
         )
-    return continued_domain(run, scenario, after)
+    domains = _Domains(run)
+    before, fight = domains.before(), domains.find(scenario)
+    chosen = domains.find(after) if after else before.get(fight) or domains.chain()[-1]
+    if chosen not in (known := (domains.own, *before)):
+        raise UnknownNameError(f"scenario of {run.path}", str(after), domains.names(known))
+    chain = domains.chain(chosen)
+    if fight in chain:
+        raise SoulsGraphError(
+            f"`scenario`: expected one that the run has not gone through, found {scenario!r} in "
+            f"{' -> '.join(domains.names(chain))}; name {run.plan.scenario!r} as the one to continue with `after`."
+        )
+    return domains.name(chosen)
 
 
 def named_skills(run: RunFolder, asked: str | Sequence[str]) -> tuple[str, ...] | None:

@@ -10,23 +10,14 @@ from soulsgraph_envs.core.config import AnyPath, Between, check_fields, require
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where Ray runs; raises SoulsGraphError for a value that cannot be."""
+class TrainingPlace:
+    """Where Ray runs, and what plays; raises SoulsGraphError for what cannot go together."""
 
     address: str | None = None
     """Ray cluster to join, as HOST:PORT or auto; if not given, a local Ray is started where the work needs one."""
     places_within: Annotated[float, Between(0.0, 1_440.0)] = 0.0
     """Minutes that a stage waits until every env runner has a place, for example while an autoscaler starts machines;
     without it, half a minute, and only for places that the cluster has already."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-@dataclass(frozen=True)
-class TrainingPlace(Place):
-    """Where Ray runs, and what plays; raises SoulsGraphError for what cannot go together."""
-
     games: AnyPath | None = None
     """TOML file of real-time games to train in, a process each; the simulator if not given."""
     fleet: AnyPath | None = None
@@ -38,7 +29,7 @@ class TrainingPlace(Place):
     """Track pictures of a greedy fight, its Q-values and actions, every 5,000 decisions of a skill."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        check_fields(self)
         require(self.games is None or self.fleet is None, "games", "be left out beside a fleet")
 
     @property

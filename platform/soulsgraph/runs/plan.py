@@ -16,11 +16,11 @@ from typing import Annotated, Any
 
 from soulsgraph_envs.core import config
 from soulsgraph_envs.core.config import digest_of
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, plain_range, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.scenario import fight_tables, load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill
+from soulsgraph_envs.skills import END_TO_END, SkillOptions, budget_of, make_skill
 from soulsgraph_policies.agents.projects import SkillGraph, find_graph, project_of
 from soulsgraph_policies.learning import hyperparameters as dqn
 
@@ -126,9 +126,8 @@ class Plan:
         if self.preset not in dqn.PRESETS:
             raise UnknownNameError("preset", self.preset, dqn.PRESETS)
         self.check_fight(self.scenario)
-        method = self.method
-        if self.lanes is not None:
-            check_range("lanes", self.lanes, 1, method.steps_per_round)
+        most = self.method.steps_per_round
+        config.require((self.lanes or 1) <= most, "lanes", f"be at most {most}, the decisions of an iteration")
         for skill in (*self.learners, *(name.partition(".")[0] for name in self.overrides if "." in name)):
             if skill not in self.skill_graph.order:
                 raise UnknownNameError("skill", skill, self.skill_graph.order)
@@ -159,18 +158,6 @@ class Plan:
     def skill_graph(self) -> SkillGraph:
         """Return the graph itself."""
         return find_graph(self.graph)
-
-    @property
-    def own_settings(self) -> dict[str, tuple[str, ...]]:
-        """The rows of a project's table, each with the skills that play at random; none for a shipped graph.
-
-        They are every skill trained, and in turn each skill of the project's and each that nothing is built on.
-        """
-        if not project_of(self.graph):
-            return {}
-        graph = self.skill_graph
-        random = [name for name in graph.order if name in graph.leaves or name not in SKILL_NAMES]
-        return {"every skill trained": (), **{f"{name} random": (name,) for name in random}}
 
     def check_fight(self, scenario: str) -> None:
         """Refuse a scenario whose player takes no notice of what a project's skill sends; raises SoulsGraphError."""
@@ -275,16 +262,16 @@ def check_learns(plan: Plan, stages: Sequence[Stage]) -> None:
     planned = [(plan.stage(part.skill, part.scenario, part.parent).budget, part) for part in parts]
     if all(budget == part.budget for budget, part in planned):
         whole = {part: plan.whole_budget(part.skill) if part.parent is None else ADAPTATION_BUDGET for part in parts}
-        remedy = f"train with a `scale` of {max(_scale(whole[part], least[part]) for part in parts):g} or more"
+        # The smallest scales, in thousandths, by which the whole budgets hold the least decisions that teach.
+        scales = (
+            next(one for one in range(1, 1000 * (least[part] + 1)) if round(whole[part] * one / 1000) >= least[part])
+            for part in parts
+        )
+        remedy = f"train with a `scale` of {max(scales) / 1000:g} or more"
     raise SoulsGraphError(
         f"stage {first.name}: expected {least[first]:,} decisions or more, from which on preset {plan.preset} learns, "
         f"found {first.budget:,}; {remedy}."
     )
-
-
-def _scale(whole: float, least: int) -> float:
-    """Return the smallest scale, in thousandths, by which a whole budget holds the least decisions that teach."""
-    return next(scale / 1000 for scale in range(1, 1000 * (least + 1)) if round(whole * scale / 1000) >= least)
 
 
 def lasting_name(scenario: str) -> str:
@@ -314,16 +301,6 @@ def check_controls(graph: SkillGraph, scenario: str) -> None:
                 f"skill {name}: expected a player that answers to {names}, found {slug(player)!r} in the scenario "
                 f"{slug(scenario)!r}, who does not; fight in a `scenario` with another player, such as knight-full."
             )
-
-
-def check_range(name: str, value: float, low: float, high: float) -> None:
-    """Refuse a number out of its range.
-
-    Raises:
-        SoulsGraphError: naming the option, the range and the value.
-    """
-    if not low <= value <= high:
-        raise SoulsGraphError(f"{name}: expected a value from {plain_range(low, high)}, found {shown(value)}.")
 
 
 def scenario_digest(name: str) -> str:

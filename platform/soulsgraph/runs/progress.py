@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from html import escape
 from types import FrameType
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn
@@ -33,7 +33,6 @@ def silence_advice() -> None:
 #: Seconds between two lines where no live bar can be drawn.
 LINE_EVERY_S = 10.0
 
-Display = Literal["auto", "silent"]
 Clock = Callable[[], float]
 
 
@@ -134,7 +133,7 @@ class ShownProgress:
         if self._line and self._notebook is not None:
             self._notebook.draw(self._name, self._steps, self._total, self._line.removeprefix(f"{self._name}: "))
         elif self._line and self._bars.disable:
-            self._bars.console.print(self._line, highlight=False, soft_wrap=True)
+            self._bars.console.print(self._line)
         self._line = ""
 
     def remove(self) -> None:
@@ -146,19 +145,17 @@ class ShownProgress:
 def stage_progress(
     name: str,
     total: int,
-    display: Display = "auto",
+    console: Console | None = None,
     done: int = 0,
     unit: str = "steps",
-    console: Console | None = None,
     clock: Clock = time.monotonic,
 ) -> Iterator[ShownProgress]:
     """Return the progress of `total` steps (or another unit), `done` of them before.
 
-    A console that is no terminal gets plain lines.
+    A `console`, by default that of the output, gets plain lines where it is no terminal, and nothing if it is quiet.
     """
     go_on_unread()
-    console = Console(quiet=True) if display == "silent" else console or OutputConsole()
-    with bars_on(console) as bars:
+    with bars_on(console or OutputConsole()) as bars:
         shown = ShownProgress(bars, name, total, done, unit, clock)
         try:
             yield shown
@@ -270,7 +267,9 @@ class UnitsDisplay:
             stage, shown = self._shown.get(unit, ("", None))
             if shown is None or stage != progress.stage:
                 if stage and progress.stage == BEGINS:
-                    self._print(f"{unit}: its process or node was lost; it resumes from its last checkpoint, if any")
+                    self._bars.console.print(
+                        f"{unit}: its process or node was lost; it resumes from its last checkpoint, if any"
+                    )
                 self._remove(unit)
                 title = f"{unit}: {progress.stage}"
                 shown = ShownProgress(self._bars, title, progress.total, progress.done, "steps", self._clock)
@@ -280,11 +279,8 @@ class UnitsDisplay:
     def ended(self, unit: str, how: str | SoulsGraphError) -> None:
         """Show that a unit has ended."""
         self._remove(unit)
-        self._print(f"{unit}: {how}")
+        self._bars.console.print(f"{unit}: {how}")
 
     def _remove(self, unit: str) -> None:
         if unit in self._shown:
             self._shown.pop(unit)[1].remove()
-
-    def _print(self, text: str) -> None:
-        self._bars.console.print(text, highlight=False, soft_wrap=True)

@@ -165,23 +165,6 @@ class PlannedFolder(ABC, Generic[P]):
                 self.begun = True
             yield
 
-    def make_room(self) -> None:
-        """Remove an empty folder's lock and what killed writers left there: a whole folder can be renamed to it then.
-
-        Raises:
-            RunFolderError: if something else is in the folder, or another process holds its lock.
-            WriteError: if it cannot be written.
-        """
-        if self.path.exists():
-            # Before the lock is taken: in a run it would be in the way of whoever has just begun that.
-            self.require_empty()
-            with files.writing(self.path), take_lock(self.path) as lock:
-                files.settle_all(self.path)
-                self.require_empty()
-                owner_file(self.path / LOCK).unlink(missing_ok=True)
-                # Whoever makes another from now on is in the way of the rename.
-                lock.remove()
-
     def require_empty(self) -> None:
         """Refuse a folder in which something is, but for a lock and what killed writers left; raises RunFolderError."""
         path = self.path

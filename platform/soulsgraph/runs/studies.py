@@ -21,7 +21,6 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from rich.console import Console
 
-from soulsgraph.runs.places import Place
 from soulsgraph.runs.progress import (
     BEGINS,
     Interruption,
@@ -135,8 +134,8 @@ def run_study(folder: StudyFolder[Any], console: Console, address: str | None = 
         ExceptionGroup: of the defects that units met; the others are done.
     """
     by_ray, left = sys.platform != "win32", bool(folder.left)
-    with joined_session(folder, console, Place(address), needed=by_ray and left), ExitStack() as stack:
-        console.print(f"folder {folder.path}", highlight=False, soft_wrap=True)
+    with joined_session(folder, console, address, needed=by_ray and left), ExitStack() as stack:
+        console.print(f"folder {folder.path}")
         if left:
             stack.enter_context(folder.session())
             folder.prepare()
@@ -168,7 +167,7 @@ def _on_ray(folder: StudyFolder[Any], units: Sequence[Unit], console: Console) -
     elsewhere, endings = type(folder)(folder.path.resolve(), folder.plan), dict[str, Ending]()
     with probed(folder.path) as probe:
         if waited := describe_wait({"CPU": 1.0}):
-            console.print(f"units: {waited}", soft_wrap=True)
+            console.print(f"units: {waited}")
         actor, task = start_progress_actor(), ray.remote(num_cpus=1)(do_remotely)
         projects = tuple(loaded_projects().values())
         tasks = {unit: partial(task.remote, elsewhere, projects, unit, actor, probe) for unit in units}

@@ -20,10 +20,10 @@ from ray.rllib.utils.metrics import LEARNER_RESULTS
 from rich.console import Console
 
 from soulsgraph.results.origin import package_versions, source_commit
-from soulsgraph.results.tables import GrowingTable, Row
+from soulsgraph.results.tables import GrowingTable, OutputConsole, Row
 from soulsgraph.runs import evaluate, lineage
 from soulsgraph.runs.plan import Stage, expect_fight, scenario_digest
-from soulsgraph.runs.progress import Display, Interruption, StageProgress, Supervisor, interruptible, stage_progress
+from soulsgraph.runs.progress import Interruption, StageProgress, Supervisor, interruptible, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.tracking.board import USUAL, Board, identity_of, make_trackers
@@ -93,11 +93,12 @@ class StageSetup:
         self.inputs = lineage.stage_inputs(run, stage, frozen)
         self.key = lineage.stage_key(run, stage, self.inputs)
         self.upstream = {name: library.load(name, version) for name, version in frozen.items()}
-        for artifact in self.upstream.values():
-            library.check_upstream(artifact.card)
         self.parents = {p.skill: library.load(p.skill, p.parent) for p in stage.parts if p.parent is not None}
         #: How each skill learns that does.
-        self.numbers = {part.skill: self._numbers(part) for part in stage.parts}
+        self.numbers = {part.skill: plan.hyperparameters(part) for part in stage.parts}
+        for name, parent in self.parents.items():
+            # A version goes on with the observations that it has.
+            self.numbers[name] = replace(self.numbers[name], observation_clip=parent.card.observation_clip)
         clips = {name: numbers.observation_clip for name, numbers in self.numbers.items()}
         if len({*clips.values()}) > 1:
             found = ", ".join(f"{name} {clip:g}" for name, clip in clips.items())
@@ -105,11 +106,6 @@ class StageSetup:
                 f"stage {stage.name}: expected versions of one observation clip to learn together, found {found}; "
                 "adapt them one after the other."
             )
-
-    def _numbers(self, part: Stage) -> DQNHyperparameters:
-        """Return how a skill learns by the run's plan; a version goes on with the observations that it has."""
-        numbers, parent = self.run.plan.hyperparameters(part), self.parents.get(part.skill)
-        return numbers if parent is None else replace(numbers, observation_clip=parent.card.observation_clip)
 
     @property
     def parent(self) -> Artifact | None:
@@ -127,10 +123,14 @@ class StageSetup:
         return sorted(self.run.checkpoints(self.key).glob("step-*"))
 
     @property
+    def networks(self) -> dict[str, FrozenNetwork]:
+        """The networks of the frozen skills, in graph order."""
+        return {name: kept.network(self.skill(name), self.scenario) for name, kept in self.upstream.items()}
+
+    @property
     def agent(self) -> Agent:
         """Who plays the stage: frozen skills by their networks, those that learn randomly until they have weights."""
-        frozen = {name: kept.network(self.skill(name), self.scenario) for name, kept in self.upstream.items()}
-        return Agent(self.scenario, self.skills, frozen, dict.fromkeys(self.stage.skills, "random"))
+        return Agent(self.scenario, self.skills, self.networks, dict.fromkeys(self.stage.skills, "random"))
 
     def skill(self, name: str) -> Skill:
         """Return a skill that takes part."""
@@ -148,9 +148,8 @@ class StageSetup:
                 a synchronous plan.
             SoulsGraphError: if a fleet or games cannot play the stage, or as `check_elsewhere`.
         """
-        if gateway is not None:
-            return self._built(self._sampled_by_fleet(gateway))
-        return self._built(self._sampled_by_games(games, session) if games else self._sampled(session))
+        real_time = gateway is not None or games
+        return self._built(self._sampled_in_real_time(gateway, games, session) if real_time else self._sampled(session))
 
     def build_own(self, factory: LearnerFactory) -> OwnTraining:
         """Build the training of the stage's skill by a learner of your own.
@@ -160,10 +159,9 @@ class StageSetup:
         """
         plan, name = self.run.plan, self.stage.skill
         skill, parent, numbers = self.skill(name), self.parent, self.hyperparameters
-        networks = {one: kept.network(self.skill(one), self.scenario) for one, kept in self.upstream.items()}
         weights = None if parent is None else parent.weights
         task = task_of(skill, plan.lanes or plan.method.lanes, self.stage.seed, numbers, weights)
-        training = OwnTraining(self.skills, self.scenario, networks, task, factory)
+        training = OwnTraining(self.skills, self.scenario, self.networks, task, factory)
         if parent is not None:
             training.normalizer.set_state(parent.card.normalizer.normalizer().get_state())
         return training
@@ -240,32 +238,27 @@ class StageSetup:
         config.environment(env_config={"scenario": self.scenario})
         return config
 
-    def _sampled_by_fleet(self, gateway: FleetGateway) -> SkillDQNConfig:
-        # Imported here, as below: gRPC and what belongs to it take a moment that a run in the simulator need not wait.
-        from soulsgraph_clusters.fleet.gateway.runner import FLEET, GatewayRunner
-        from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
-
-        config, stage = self._config(FleetDQN), self._fleet_stage(gateway.fleet)
-        stage.task(config)  # What no fleet can play is refused before anything starts.
-        process = gateway.process()
-        config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=0 if process is None else 1)
-        config.environment(env_config={FLEET: replace(stage, process=process)})
-        return config
-
-    def _sampled_by_games(self, games: Sequence[GameSettings], session: Session) -> SkillDQNConfig:
+    def _sampled_in_real_time(
+        self, gateway: FleetGateway | None, games: Sequence[GameSettings], session: Session
+    ) -> SkillDQNConfig:
+        # Imported here: gRPC and what belongs to it take a moment that a run in the simulator need not wait for.
         from soulsgraph_clusters.fleet.gateway.runner import FLEET, GatewayRunner
         from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
         from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 
-        config, stage = self._config(FleetDQN), self._fleet_stage(Fleet(FleetSettings(), self.run.path))
+        fleet = Fleet(FleetSettings(), self.run.path) if gateway is None else gateway.fleet
+        config, stage = self._config(FleetDQN), self._fleet_stage(fleet)
         stage.task(config)  # What no game can play is refused before anything starts.
-        places = None
-        if not session.local:
+        if gateway is not None:
+            stage = replace(stage, process=gateway.process())
+        elif session.local:
+            stage = replace(stage, games=tuple(games))
+        else:
             # A single one is played on each game PC.
             games = [*games] * max(self.run.plan.env_runners, 1) if len(games) == 1 else games
-            places = tuple(find_places(len(games), session))
-        config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=0)
-        config.environment(env_config={FLEET: replace(stage, games=tuple(games), places=places)})
+            stage = replace(stage, games=tuple(games), places=tuple(find_places(len(games), session)))
+        config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=0 if stage.process is None else 1)
+        config.environment(env_config={FLEET: stage})
         return config
 
     def _fleet_stage(self, fleet: Fleet) -> FleetStage:
@@ -494,14 +487,14 @@ def tracked_run(run: RunFolder, locally: bool) -> TrackedRun:
 
 @dataclass
 class Workplace:
-    """Where stages of a run are trained: a session, a way to show progress; within a `with` its trackers are open.
+    """Where stages of a run are trained: a session, a console for progress; within a `with` its trackers are open.
 
     With a `supervisor` nothing is shown. Without a `worker` learning curves are played in the stage's own process.
     """
 
     run: RunFolder
     session: Session
-    display: Display = "auto"
+    console: Console = field(default_factory=OutputConsole)
     supervisor: Supervisor | None = None
     #: Where game PCs play, or games of this machine that do, in the place of env runners.
     gateway: FleetGateway | None = None
@@ -529,7 +522,7 @@ class Workplace:
         if self.supervisor is not None:
             yield self.supervisor.follow(stage.name, stage.steps), self.supervisor.stop_requested
             return
-        progressing = stage_progress(stage.name, stage.steps, self.display, done)
+        progressing = stage_progress(stage.name, stage.steps, self.console, done)
         with interruptible() as interrupted, progressing as progress:
             yield progress, interrupted
 
@@ -589,7 +582,7 @@ def train_stage(workplace: Workplace, stage: Stage) -> list[SkillCard]:
         records.finish()
         setup.verify_frozen(algorithm)
         # Without a checkpoint what it saved before it was killed is of other fights.
-        saved = {} if latest is None else lineage.half_saved(workplace.run, stage)
+        saved = {} if latest is None else lineage.made_by(workplace.run, stage)
         for part in (part for part in stage.parts if part.skill not in saved):
             weights = algorithm.weights(part.skill)
             learned, beside = algorithm.training[part.skill], tuple(saved.values())
@@ -628,25 +621,29 @@ def _save_checkpoint(setup: StageSetup, algorithm: SkillDQN | OwnTraining) -> No
         remove_folder(path)
 
 
-def train_stages(workplace: Workplace, stages: tuple[Stage, ...], console: Console) -> list[SkillCard]:
+def train_stages(workplace: Workplace, stages: tuple[Stage, ...]) -> list[SkillCard]:
     """Train the stages that are not finished yet, one after another.
 
     Raises:
         SoulsGraphError: as `train_stage`, or if a fight changes meanwhile.
     """
     cards: list[SkillCard] = []
-    run = workplace.run
+    run, console = workplace.run, workplace.console
     fights = {stage.scenario: scenario_digest(stage.scenario) for stage in stages} | {run.plan.scenario: run.fight}
     for stage in stages:
         expect_fight(stage.scenario, fights[stage.scenario], f"the training in {run.path}")
         finished = lineage.finished_versions(run, stage)
         for card in finished:
-            console.print(f"{card.skill}: already trained, v{card.version}", highlight=False, soft_wrap=True)
+            console.print(f"{card.skill}: already trained, v{card.version}")
         if not finished:
             began = time.monotonic()
             finished = train_stage(workplace, stage)
             for card in finished:
-                console.print(_closing_line(card, time.monotonic() - began), highlight=False, soft_wrap=True)
+                together = card.training.jointly
+                frozen = ", ".join(f"{one.skill} v{one.version}" for one in card.upstream if one.skill not in together)
+                verified = f"; frozen skills bit-identical: {frozen}" if frozen else ""
+                took = f"{card.training.steps:,} steps in {time.monotonic() - began:.0f} s"
+                console.print(f"{card.skill} v{card.version}: {took}{verified}")
         cards += finished
     return cards
 
@@ -659,13 +656,6 @@ def train_unit(
     trackers: Sequence[Tracker] = (),
 ) -> None:
     """Train what a unit of a study trains, in this process; raises as `train_stages`."""
-    local = Session(local=False)
-    with Workplace(run, local, "silent", supervisor, worker=worker, trackers=(USUAL, *trackers)) as workplace:
-        train_stages(workplace, stages, Console(quiet=True))
-
-
-def _closing_line(card: SkillCard, wall_s: float) -> str:
-    together = card.training.jointly
-    frozen = ", ".join(f"{one.skill} v{one.version}" for one in card.upstream if one.skill not in together)
-    verified = f"; frozen skills bit-identical: {frozen}" if frozen else ""
-    return f"{card.skill} v{card.version}: {card.training.steps:,} steps in {wall_s:.0f} s{verified}"
+    here, quiet = Session(local=False), Console(quiet=True)
+    with Workplace(run, here, quiet, supervisor, worker=worker, trackers=(USUAL, *trackers)) as workplace:
+        train_stages(workplace, stages)

@@ -33,11 +33,9 @@ import soulsgraph_envs
 import soulsgraph_policies
 from soulsgraph.results.tables import OutputConsole
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark, processor_kind
-from soulsgraph_envs.core.game import ActiveLanes, Capabilities, LaneIndices
 from soulsgraph_envs.core.machine import APART
-from soulsgraph_envs.core.scenario import Scenario, load_scenario
-from soulsgraph_envs.core.seeds import Seeds
-from soulsgraph_envs.core.state import RAW_SIZE, STATE_SIZE, Controls, Raw, RawValues
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agents import inference
@@ -94,11 +92,6 @@ class WorkerProcess:
         # It may have died: so says `result`. Skills hold functions made at run time, which plain pickle refuses.
         with suppress(OSError), carried_by_value(cloudpickle):
             self._connection.send_bytes(cloudpickle.dumps((function, arguments)))
-
-    @property
-    def running(self) -> bool:
-        """Whether the process was started and not found to have ended."""
-        return self._connection is not None
 
     @property
     def answered(self) -> bool:
@@ -171,43 +164,29 @@ _SCENARIO, _LANES, _TICKS = "iudex-phase1", 2, 60
 _Parts: TypeAlias = tuple[tuple[Callable[[], None], ...], ...]
 
 
-def precompile(console: Console) -> None:
-    """Compile what is not yet compiled for this processor, and show it.
+def precompile(console: Console, training: bool = True) -> None:
+    """Compile what training calls, or only what playing does, in two processes, unless it is, and show it.
 
-    An interruption ends it; whatever is missing is compiled when it is called.
-    """
-    _compile_once(console, "fights and training", "15 to 30 s", _PARTS)
-
-
-def precompile_playing(console: Console) -> None:
-    """Compile what playing calls, and nothing that learns; where training is compiled, that is already there.
-
-    A game's process that compiled it itself would keep the compiler's memory.
-    """
-    _compile_once(console, "fights", "10 to 20 s", _PLAYING, "-playing")
-
-
-def _compile_once(console: Console, what: str, usually: str, parts: _Parts, suffix: str = "") -> None:
-    """Call what has to be compiled, in a process for each part, unless it is.
-
-    It takes what it `usually` does where two cores are idle. The stamp's name has a suffix.
+    An interruption ends it; whatever is missing is compiled when it is called. Where training is compiled, playing is,
+    too. A game's process that compiled it itself would keep the compiler's memory.
     """
     if numba.config.DISABLE_JIT:
         return
     whole, key = _stamp(), _key()
-    stamp = None if whole is None else whole.with_name(f"{whole.name}{suffix}")
+    stamp = whole if training or whole is None else whole.with_name(f"{whole.name}-playing")
     if _holds(whole, key) or _holds(stamp, key):
         return
     if remark := cache_remark():
-        console.print(remark, soft_wrap=True)
+        console.print(remark)
     if stamp is None:
         return
-    console.print(f"compiling {what} for this processor, once: {usually} on two idle cores", soft_wrap=True)
+    what, usually = ("fights and training", "15 to 30 s") if training else ("fights", "10 to 20 s")
+    console.print(f"compiling {what} for this processor, once: {usually} on two idle cores")
+    parts = _PARTS if training else _PLAYING
     with suppress(WorkerLostError, OSError):
         # In a notebook rich draws a bar only by a package that few have.
-        for _ in track(
-            _compiled(parts), "compiling", sum(map(len, parts)), console=console, disable=console.is_jupyter
-        ):
+        total, hidden = sum(map(len, parts)), console.is_jupyter
+        for _ in track(_compiled(parts), "compiling", total, console=console, disable=hidden):
             pass
         stamp.write_text(key)
 
@@ -262,34 +241,11 @@ def _compiled(parts: _Parts) -> Iterator[None]:
                 time.sleep(0.02)
 
 
-def _simulate() -> None:
-    """Begin simulated fights and advance them."""
-    game = make_game(_LANES)
-    game.reset(np.arange(_LANES), load_scenario(_SCENARIO), np.arange(_LANES, dtype=np.uint64))
-    game.step(np.zeros(_LANES, np.uint32))
-
-
-class _StillGame:
-    """A game in which nothing moves, for code that needs one but no simulator."""
-
-    lanes, tick_s = _LANES, 0.1
-    capabilities = Capabilities(supplies=frozenset(Raw.__members__), can_pause=True, can_seed=True)
-
-    def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
-        return np.ones((_LANES, RAW_SIZE))
-
-    def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
-        return np.ones((_LANES, RAW_SIZE))
-
-    def close(self) -> None:
-        pass
-
-
 def _fight() -> None:
-    """Play randomly: the control loop, which takes every game."""
+    """Play at random in the simulator."""
     skills = tuple(make_skill(name) for name in SKILL_NAMES)
     agent = Agent(load_scenario(_SCENARIO), skills, replaced=dict.fromkeys(SKILL_NAMES, "random"))
-    agent.rollout(_StillGame()).play(np.arange(_LANES, dtype=np.uint64), most_ticks=_TICKS)
+    agent.rollout(make_game(_LANES)).play(np.arange(_LANES, dtype=np.uint64), most_ticks=_TICKS)
 
 
 def _play() -> None:
@@ -329,8 +285,8 @@ def _learn() -> None:
 
 
 #: What each of two processes calls, one after another; they take about as long.
-_PARTS: _Parts = ((_simulate, _fight), (_learn, _play))
-_PLAYING: _Parts = ((_simulate,), (_play, _fight))
+_PARTS: _Parts = ((_fight,), (_learn, _play))
+_PLAYING: _Parts = ((_fight,), (_play,))
 
 if __name__ == "__main__":
     precompile(OutputConsole())

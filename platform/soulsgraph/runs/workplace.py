@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from soulsgraph.runs.places import Place, TrainingPlace
+from soulsgraph.runs.places import TrainingPlace
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder
@@ -30,8 +30,9 @@ from soulsgraph_policies.learning.own_learner import LearnerFactory
 def joined_session(
     folder: PlannedFolder[Any],
     console: Console,
-    place: Place = Place(),  # noqa: B008 - frozen
+    address: str | None,
     needed: bool = True,
+    places_within_s: float = 0.0,
     sole: AbstractContextManager[None] = nullcontext(),  # noqa: B008 - it has no state
 ) -> Iterator[Session]:
     """Join or start Ray, compile what is not, and lock a folder meanwhile; a planned one is begun after that.
@@ -44,8 +45,7 @@ def joined_session(
         if begun := folder.begun:
             stack.enter_context(folder.locked())
         stack.enter_context(sole)
-        within_s = 60.0 * place.places_within
-        joined = stack.enter_context(connect(place.address, needed=needed, places_within_s=within_s))
+        joined = stack.enter_context(connect(address, needed=needed, places_within_s=places_within_s))
         precompile(console)
         if not begun:
             stack.enter_context(folder.locked())
@@ -59,12 +59,12 @@ def training_workplace(
     console: Console,
     trackers: Sequence[str | Tracker] = (USUAL,),
     learners: Mapping[str, LearnerFactory] = MappingProxyType({}),
-    worker: WorkerProcess | None = None,
+    *,
+    worker: WorkerProcess,
 ) -> Iterator[Workplace]:
     """Open the place where stages of a run are trained; a quiet console shows no progress.
 
-    `learners` are those of your own by skill; the run is tracked by `trackers`. Learning curves are played by `worker`,
-    or by a process that ends with the work.
+    `learners` are those of your own by skill; the run is tracked by `trackers`. Learning curves are played by `worker`.
 
     Raises:
         SoulsGraphError: if Ray or a game of this machine cannot be used; a planned run is not begun then.
@@ -86,21 +86,22 @@ def training_workplace(
         found = "env runners" if here else "a cluster's address"
         raise SoulsGraphError(f"no_ray: expected work that needs no Ray, found {found}; leave one out.")
     with ExitStack() as stack:
-        joined = stack.enter_context(joined_session(run, console, place, needed, sole))
+        joined = stack.enter_context(
+            joined_session(run, console, place.address, needed, 60.0 * place.places_within, sole)
+        )
         gateway = None
         if fleet is not None:
             from soulsgraph_clusters.fleet.gateway.runner import FleetGateway
 
             gateway = stack.enter_context(closing(FleetGateway(fleet, joined, place.without_ray)))
-        curves = stack.enter_context(WorkerProcess()) if worker is None else worker
         yield stack.enter_context(
             Workplace(
                 run,
                 joined,
-                "silent" if console.quiet else "auto",
+                console,
                 gateway=gateway,
                 games=games,
-                worker=curves,
+                worker=worker,
                 trackers=trackers,
                 fights=place.track_fights,
                 learners=learners,

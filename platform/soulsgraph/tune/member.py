@@ -60,7 +60,7 @@ class Member(tune.Trainable):
         setup, decisions = self._setup, algorithm.decisions
         clip = setup.hyperparameters.observation_clip
         own = FrozenNetwork.of(setup.skill(name), setup.scenario, algorithm.weights(name), clip)
-        agent = Agent(setup.scenario, setup.skills, {**setup.agent.networks, name: own})
+        agent = Agent(setup.scenario, setup.skills, {**setup.networks, name: own})
         played = evaluating.play(agent, evaluating.evaluation_seeds(evaluating.CURVE_SEED, _EPISODES))
         point = evaluating.curve_metrics(played)
         figures = {RETURN: point["return"], TRAINING_RETURN: point["return"], STEP: decisions, DONE: algorithm.finished}

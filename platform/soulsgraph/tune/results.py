@@ -26,7 +26,6 @@ from soulsgraph.tune.folder import (
     STOPPED,
     TRIALS,
     WIN_RATE,
-    Setting,
     SweepFolder,
 )
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -41,8 +40,6 @@ _ENDED = {"TERMINATED": FINISHED, "ERROR": FAILED}
 _MOST_CURVES = 10
 #: Of a population each seed has its best member, by its fights while it learned, and the mean of all.
 _MEMBERS, _BEST, _MEAN = "members", "best", "mean"
-#: Digits of a number in a legend, and those that tell any two apart.
-_LEAST_DIGITS, _ALL_DIGITS = 4, 17
 
 
 def rows_of(folder: SweepFolder) -> list[dict[str, Any]]:
@@ -281,7 +278,11 @@ class SweepResults(Printed):
             "Greedy play at each checkpoint, the mean over training seeds; a band reaches from the lowest seed to the "
             f"highest. Settings stand in order, the best first{of_all}."
         )
-        names = _in_short([dict(zip(self.folder.plan.space.names, values, strict=True)) for values in drawn])
+        options = self.folder.plan.space.names
+        alike = len({name.rpartition(".")[0] for name in options}) == 1
+        short = [name.rpartition(".")[2] if alike else name for name in options]
+        shown = ([f"{one:g}" if isinstance(one, float) else one for one in values] for values in drawn)
+        names = [", ".join(f"{name} {one}" for name, one in zip(short, values, strict=True)) for values in shown]
         return dict(zip(names, map(_over_seeds, drawn.values()), strict=True)), note
 
     def _points(self, row: Mapping[str, Any]) -> pd.DataFrame | None:
@@ -331,20 +332,3 @@ def _over_seeds(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
     points = pd.concat([curve[: min(map(len, curves))] for curve in curves]).groupby(level=0)
     return points.agg(step=("step", "mean"), mean=("mean", "mean"), low=("mean", "min"), high=("mean", "max"))
-
-
-def _in_short(settings: Sequence[Setting]) -> list[str]:
-    """Return settings as a legend has them, numbers with as many digits as tell them apart.
-
-    The skill is left out where all options are of the same one.
-    """
-    for digits in range(_LEAST_DIGITS, _ALL_DIGITS + 1):
-        names = []
-        for setting in settings:
-            alike = len({name.rpartition(".")[0] for name in setting}) == 1
-            shown = {(name.rpartition(".")[2] if alike else name): value for name, value in setting.items()}
-            values = (f"{one:.{digits}g}" if isinstance(one, float) else one for one in shown.values())
-            names.append(", ".join(f"{name} {one}" for name, one in zip(shown, values, strict=True)))
-        if len({*names}) == len(names):
-            break
-    return names

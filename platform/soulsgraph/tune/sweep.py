@@ -17,7 +17,6 @@ from soulsgraph.api import OPTIONS, know_projects, plan_values
 from soulsgraph.paper.study import ADAPTED, SHIFTED
 from soulsgraph.results.tables import OutputConsole
 from soulsgraph.runs.lineage import frozen_versions
-from soulsgraph.runs.places import Place
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import resumable, silence_advice
 from soulsgraph.runs.run_folder import check_given
@@ -174,10 +173,10 @@ def run_sweep(folder: SweepFolder, console: Console, address: str | None = None)
         from soulsgraph_clusters.sessions.nodes import probed
 
     if folder.plan.searched:
-        with joined_session(folder, console, Place(address)), probed(folder.path), _quiet_tune():
+        with joined_session(folder, console, address), probed(folder.path), _quiet_tune():
             from soulsgraph.tune.tuners import train_trials
 
-            console.print(f"sweep {folder.path}: {folder.plan.trials} trials", highlight=False, soft_wrap=True)
+            console.print(f"sweep {folder.path}: {folder.plan.trials} trials")
             folder.prepare()
             train_trials(folder, console.quiet)
             rows = rows_of(folder)

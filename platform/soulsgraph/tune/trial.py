@@ -50,8 +50,8 @@ def evaluated(run: RunFolder, sweep: Sweep) -> dict[str, float]:
     """Return how the agent plays, or where one skill is trained that skill on top of those upstream."""
     episodes, seeds = sweep.plan.episodes, evaluating.evaluation_seeds(CHOICE_SEED, sweep.plan.episodes)
     if sweep.stage is None:
-        evaluation = evaluating.evaluate(run, evaluating.Setting(sweep.scenario, sweep.scenario), episodes, CHOICE_SEED)
-        rate, returns = evaluation.win_rate, evaluation.episodes.returns
+        results = evaluating.evaluate(run, evaluating.Setting(sweep.scenario, sweep.scenario), episodes, CHOICE_SEED)
+        rate, returns = results.wins, results.episodes.returns
         counts = {WINS: rate.wins, EPISODES: rate.episodes, **rate.interval.columns()}
         return {WIN_RATE: rate.rate, RETURN: float(returns.mean()), **counts}
     setup = StageSetup(run, sweep.stages(run)[-1])

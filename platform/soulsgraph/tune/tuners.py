@@ -73,7 +73,7 @@ class TrialLines(tune.Callback):
         values = [f"win rate {100.0 * figures[WIN_RATE]:.1f} %"] if WIN_RATE in figures else []
         values += [f"return {figures[RETURN]:.2f}"] if RETURN in figures else []
         line = f"{self._ended}/{self._trials}: {named(config[OPTIONS])}, seed {seed_of(config, self._seeds)}: "
-        OutputConsole(quiet=self._quiet).print(line + (", ".join(values) or without), highlight=False, soft_wrap=True)
+        OutputConsole(quiet=self._quiet).print(line + (", ".join(values) or without))
 
 
 def trainable(folder: SweepFolder, projects: tuple[LoadedProject, ...]) -> Callable[[Config], None]:

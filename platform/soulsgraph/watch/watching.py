@@ -118,7 +118,6 @@ class AgentSource:
         for skill in agent.skills:
             if (version := self._versions.get(skill.name)) is not None:
                 artifact = run.library.load(skill.name, version)
-                run.library.check_upstream(artifact.card)
                 agent = agent.playing({skill.name: artifact.network(skill, agent.scenario)})
                 players[skill.name] = f"v{version}"
         chosen = ",".join(f"{name}=v{version}" for name, version in self._versions.items())

@@ -1,50 +1,28 @@
 """The zoo: trained agents that come with the package, each a run folder with a card of what it reaches.
 
-`open_run` opens a run folder or an agent by its name, for reading; `own_copy` makes a run of your own of an agent, or
+`open_run` opens a run folder or an agent by its name, for reading; `copy_agent` makes a run of your own of an agent, or
 goes on with one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 from soulsgraph.runs.lineage import branch, cards_of
-from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph_envs.core.errors import UnknownNameError
-from soulsgraph_envs.core.files import WriteError
 
 #: Where the agents lie, a folder each.
 AGENTS = Path(__file__).with_name("agents")
-#: Training seeds, fixed before anything was trained; all of them are shown.
-SEEDS = (0, 1, 2)
-_SCENARIOS, _PRESETS = ("iudex-phase1", "iudex-phase2", "vordt"), ("paper", "best")
-#: What every kind of agent is trained on, and how.
-_KINDS: Mapping[str, Mapping[str, Any]] = {
-    **{f"{where}-{how}": {"scenario": where, "preset": how} for where in _SCENARIOS for how in _PRESETS},
-    "iudex-phase1-end-to-end": {"scenario": "iudex-phase1", "preset": "paper", "graph": "end-to-end"},
-    "five-skills-best": {"scenario": "five-skills", "preset": "best"},
-    **{f"{where}-best": {"scenario": where, "preset": "whole"} for where in ("iudex-full", "vordt-whole", "margit")},
-}
-#: Every agent by name: its kind and training seed.
-PLANNED = {f"{kind}-{seed}": (kind, seed) for kind in _KINDS for seed in SEEDS}
-
 #: A path that is none counts as a misspelt agent from this similarity on, as difflib measures it.
 _MUCH_ALIKE = 0.7
 
 
-def plan_of(name: str) -> Plan:
-    """Return the plan by which an agent is trained."""
-    kind, seed = PLANNED[name]
-    return Plan(**_KINDS[kind], seed=seed)
-
-
 def agent_names() -> tuple[str, ...]:
-    """Return the names of the agents that are there, in the order of the zoo."""
-    return tuple(name for name in PLANNED if (AGENTS / name / RunFolder.plan_file).is_file())
+    """Return the names of the agents that are there."""
+    return tuple(sorted(file.parent.name for file in AGENTS.glob(f"*/{RunFolder.plan_file}")))
 
 
 def is_agent(path: Path) -> bool:
@@ -76,54 +54,27 @@ def open_run(path: Path) -> RunFolder:
     return open_agent(str(path)) if misspelt else RunFolder.open(path)
 
 
-def open_own_run(path: Path) -> RunFolder:
-    """Open a run folder to write into.
-
-    Raises:
-        RunFolderError: if it is an agent's name, which is copied first.
-        SoulsGraphError: as `RunFolder.open`.
-    """
-    if is_agent(path):
-        remedy = "name a folder for a copy of it with `run`"
-        raise RunFolderError(path, "a run folder to write into", "a read-only agent of the zoo", remedy)
-    return RunFolder.open(path)
-
-
-def own_copy(name: str, path: Path) -> RunFolder:
-    """Open the copy of an agent that is in a folder, or make one there.
-
-    Raises:
-        RunFolderError: if another run is in the folder.
-        SoulsGraphError: as `copy_agent`, and as `RunFolder.open`.
-    """
-    if not (path / RunFolder.plan_file).exists():
-        return copy_agent(name, path)
-    if not is_copy(copy := RunFolder.open(path), name):
-        raise RunFolderError(path, f"a copy of {name}", "another run", "name another folder with `run`")
-    return copy
-
-
-def is_copy(run: RunFolder, name: str) -> bool:
-    """Return whether a run began as a copy of an agent as it is now: by its plan, and with its very versions."""
-    agent, versions = open_agent(name), {(card.skill, card.version): card.digest for card in cards_of(run)}
-    same = all(versions.get((card.skill, card.version)) == card.digest for card in cards_of(agent))
-    return same and run.plan == agent.plan and run.fight == agent.fight
+def refuse_agent(name: str) -> NoReturn:
+    """Refuse to write into an agent, which is copied first; raises RunFolderError."""
+    remedy = "name a folder for a copy of it with `run`"
+    raise RunFolderError(Path(name), "a run folder to write into", "a read-only agent of the zoo", remedy)
 
 
 def copy_agent(name: str, path: Path) -> RunFolder:
-    """Copy an agent into a new run folder, which trains and adapts like any other.
+    """Open the copy of an agent that is in a folder, or make one there, which trains and adapts like any other run.
 
     Raises:
         UnknownNameError: if there is no agent of that name.
-        RunFolderError: if something is in the folder already, or comes into it meanwhile.
-        WriteError: if it cannot be written.
+        RunFolderError: if something else is in the folder, another run too.
+        WriteError: if it cannot be written, or something comes into it meanwhile.
+        SoulsGraphError: as `RunFolder.open`.
     """
     agent = open_agent(name)
-    copy = RunFolder.planned(path, agent.plan)
-    copy.make_room()
-    try:
-        return branch(agent, path, agent.plan.scenario)
-    except WriteError:
-        # Another command was there first.
-        copy.require_empty()
-        raise
+    if not (path / RunFolder.plan_file).exists():
+        return branch(agent, RunFolder.planned(path, agent.plan).path, agent.plan.scenario)
+    copy = RunFolder.open(path)
+    versions = {(card.skill, card.version): card.digest for card in cards_of(copy)}
+    same = all(versions.get((card.skill, card.version)) == card.digest for card in cards_of(agent))
+    if not same or (copy.plan, copy.fight) != (agent.plan, agent.fight):
+        raise RunFolderError(path, f"a copy of {name}", "another run", "name another folder with `run`")
+    return copy

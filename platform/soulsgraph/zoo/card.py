@@ -16,13 +16,12 @@ import numpy.typing as npt
 
 from soulsgraph.results.origin import describe_run
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import markdown_table, render
+from soulsgraph.results.tables import markdown_table
 from soulsgraph.runs.evaluate import Setting, evaluate
-from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.plan import Plan, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo import AGENTS, open_agent
-from soulsgraph_envs.core.config import Between, Where, digest_of, read_file, to_json, validate
+from soulsgraph_envs.core.config import Between, Where, digest_of, read_file, validate
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
 
@@ -30,7 +29,7 @@ from soulsgraph_envs.skills import make_skill
 ZOO_SEED, EPISODES = 7_000_000, 1_000
 #: Files of an agent beside its run.
 CARD, PAGE = "card.json", "README.md"
-_FORMAT, _FORMAT_VERSION = "soulsgraph agent", 1
+FORMAT, FORMAT_VERSION = "soulsgraph agent", 1
 _Share = Annotated[float, Between(0.0, 1.0)]
 
 
@@ -157,41 +156,6 @@ class AgentCard:
         return WinRate(self.reached.wins, self.reached.episodes, self.name)
 
 
-def make_card(name: str, run: RunFolder, origin: TrainingOrigin, episodes: int = EPISODES) -> AgentCard:
-    """Evaluate a trained run on the zoo's own seeds, and return its card.
-
-    Raises:
-        SoulsGraphError: if a skill is missing or damaged.
-    """
-    plan = run.plan
-    lineage = tuple(
-        Ancestor(
-            skill=card.skill,
-            version=card.version,
-            digest=card.digest,
-            scenario=card.training.scenario,
-            seed=card.training.seed,
-            budget=card.training.budget,
-            upstream=tuple(f"{above.skill} v{above.version}" for above in card.upstream),
-        )
-        for card in cards_of(run)
-    )
-    return AgentCard(
-        format=_FORMAT,
-        format_version=_FORMAT_VERSION,
-        name=name,
-        scenario=plan.scenario,
-        preset=plan.preset,
-        graph=plan.graph,
-        seed=plan.seed,
-        budget=sum(part.budget for part in lineage),
-        reached=play_again(run, ZOO_SEED, episodes),
-        origin=origin,
-        digests=Digests.of(plan),
-        lineage=lineage,
-    )
-
-
 def play_again(run: RunFolder, seed: int, episodes: int) -> EvaluationScore:
     """Play the evaluation episodes of a card, greedily, and return what the agent reaches."""
     setting = Setting(run.plan.scenario, run.plan.scenario)
@@ -207,7 +171,7 @@ def read_card(folder: Path) -> AgentCard:
     where = Where(folder / CARD, remedy="install the package again")
     values = read_file(where)
     found = (values.get("format"), values.get("format_version")) if isinstance(values, dict) else None
-    where.demand(found == (_FORMAT, _FORMAT_VERSION), f"a card of format {_FORMAT!r} {_FORMAT_VERSION}", found)
+    where.demand(found == (FORMAT, FORMAT_VERSION), f"a card of format {FORMAT!r} {FORMAT_VERSION}", found)
     return validate(AgentCard, values, where)
 
 
@@ -286,8 +250,3 @@ def agent_row(card: AgentCard) -> tuple[str, ...]:
 def agents_table(cards: Iterable[AgentCard]) -> str:
     """Return the table of agents as Markdown."""
     return markdown_table(HEADINGS, ((f"`{first}`", *others) for first, *others in map(agent_row, cards)))
-
-
-def card_page(card: AgentCard) -> str:
-    """Return a card as Markdown, below a header in YAML as model hubs read it: every value as JSON, which YAML has."""
-    return render(Path(__file__).with_name("card.md.jinja"), {"json": to_json}, card=card)

@@ -15,7 +15,7 @@ import numpy as np
 
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.runs.evaluate import EVALUATION_SEED, LANES, Setting, evaluation_seeds, load_artifacts, make_agent
-from soulsgraph.runs.plan import Stage, check_range, scenario_digest
+from soulsgraph.runs.plan import Stage, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.combat.rollout import Floats, Integers
@@ -28,14 +28,13 @@ from soulsgraph_envs.core.state import STATE_SIZE, StateRows
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_policies.agents import foreign_files
 from soulsgraph_policies.agents.agent import Agent
-from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, RunningNormalizer
-from soulsgraph_policies.agents.library import Artifact, SkillCard
+from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.agents.library import Artifact, NormalizerStatistics, SkillCard
 
 #: What is written beside the models: the comparison of each, and where it was made.
 CHECK = "check.json"
 #: Two actions are near a tie unless their values differ by more than this share of the observation's largest one.
 MARGIN = 1e-5
-MOST_OBSERVATIONS = 10_000_000
 _AT_ONCE = 50_000
 
 
@@ -81,7 +80,6 @@ def export_onnx(
             written then.
         WriteError: if the folder cannot be written.
     """
-    check_range("check", observations, 1, MOST_OBSERVATIONS)
     agent, artifacts = make_agent(run, setting), load_artifacts(run, setting.trained_on, run.plan.skill_graph.order)
     networks = {name: network for name, network in agent.networks.items() if isinstance(network, FrozenNetwork)}
     models = {
@@ -203,20 +201,11 @@ _NO_VARIANCE, _NO_CLIP = 1.0 - 1e-8, 1e30
 
 
 @dataclass(frozen=True)
-class Statistics:
+class Statistics(NormalizerStatistics):
     """How observations were normalised: the values of VecNormalize's `obs_rms` and its `clip_obs`."""
 
-    mean: tuple[float, ...]
-    variance: tuple[Annotated[float, Between(0.0, 1e30)], ...]
-    clip: Annotated[float, Between(1e-6, 1e30)] = 10.0
     count: Annotated[float, Between(0.0, 1e15)] = 1.0
-
-    def normalizer(self) -> RunningNormalizer:
-        """Return a normaliser that continues the statistics."""
-        normalizer = RunningNormalizer(len(self.mean))
-        mean, variance = np.array(self.mean), np.array(self.variance)
-        normalizer.set_state({"mean": mean, "variance": variance, "count": self.count})
-        return normalizer
+    clip: Annotated[float, Between(1e-6, 1e30)] = 10.0
 
 
 def read_statistics(path: Path, size: int) -> Statistics:
@@ -251,7 +240,7 @@ def imported_artifact(run: RunFolder, stage: Stage, file: Path, statistics: Path
     setup = StageSetup(run, stage)
     skill = setup.skills[-1]
     size = skill.observation.size
-    known = Statistics((0.0,) * size, (_NO_VARIANCE,) * size, _NO_CLIP)
+    known = Statistics((0.0,) * size, (_NO_VARIANCE,) * size, clip=_NO_CLIP)
     if statistics is not None:
         known = read_statistics(statistics, size)
     saved = foreign_files.read_saved_dqn(file, (size, *setup.hyperparameters.fcnet_hiddens, len(skill.actions)))

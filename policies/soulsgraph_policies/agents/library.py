@@ -268,7 +268,8 @@ class SkillLibrary:
         """Load one version of a skill, the latest by default.
 
         Raises:
-            LibraryError: if its weights are missing or damaged, or it is of another skill, version or graph.
+            LibraryError: if its weights are missing or damaged, or it is of another skill, version or graph; if a skill
+                that it was trained on is missing or has changed.
             DataError: if its card is missing or does not hold.
             ReadError: if it cannot be read.
         """
@@ -282,6 +283,12 @@ class SkillLibrary:
         found = hashlib.sha256(content).hexdigest()
         if found != card.sha256:
             raise LibraryError(path, f"sha256 {card.sha256[:16]}...", f"{found[:16]}... ({len(content)} bytes)")
+        for upstream in card.upstream:
+            present = self.card(upstream.skill, upstream.version)
+            if present.digest != upstream.digest:
+                above = self._version_folder(upstream.skill, upstream.version) / _CARD
+                expected = f"the artifact {upstream.digest[:16]} that {card.skill} v{card.version} was trained on"
+                raise LibraryError(above, expected, present.digest[:16])
         return artifact_from(card, read_tensors(content, path), path)
 
     def card(self, skill: str, version: int) -> SkillCard:
@@ -345,19 +352,6 @@ class SkillLibrary:
         while (parent := cards[-1].parent) is not None:
             cards.append(self.card(skill, parent))
         return cards
-
-    def check_upstream(self, card: SkillCard) -> None:
-        """Check that the skills a version was trained on are in the library, unchanged.
-
-        Raises:
-            LibraryError: if one is missing or has changed.
-        """
-        for upstream in card.upstream:
-            found = self.card(upstream.skill, upstream.version)
-            if found.digest != upstream.digest:
-                path = self._version_folder(upstream.skill, upstream.version) / _CARD
-                expected = f"the artifact {upstream.digest[:16]} that {card.skill} v{card.version} was trained on"
-                raise LibraryError(path, expected, found.digest[:16])
 
     def _version_folder(self, skill: str, version: int) -> Path:
         return self.folder / skill / f"v{version}"

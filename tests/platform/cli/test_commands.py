@@ -151,7 +151,7 @@ def test_agents_of_the_zoo_are_listed_shown_and_copied(told, tmp_path):
     assert told("zoo", _ONE) == to_table(read_card(zoo.AGENTS / _ONE))
     for _ in range(2):
         told("zoo", _ONE, "--run", "own")
-    assert RunFolder.open(tmp_path / "own").plan == zoo.plan_of(_ONE)
+    assert RunFolder.open(tmp_path / "own").plan == zoo.open_agent(_ONE).plan
     shown = told("zoo", tmp_path / "own")
     assert (shown["run"], shown["graph"]) == (str(tmp_path / "own"), "paper")
     digests = {card.skill: card.digest for card in cards_of(zoo.open_agent(_ONE))}

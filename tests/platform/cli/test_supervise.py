@@ -16,6 +16,7 @@ from soulsgraph.runs.places import TrainingPlace
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.supervision import SUPERVISOR, end_orphan, owner_file
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.runs.workplace import training_workplace
 from soulsgraph_clusters.fleet.protocol.settings import load_fleet, sole_head
 from soulsgraph_clusters.sessions.local_ray import free_port
@@ -174,5 +175,5 @@ def test_a_run_is_locked_before_its_fleet_is_asked_for(tmp_path):
     asked = run, TrainingPlace(fleet=file, no_ray=True), Console(quiet=True)
     # What outlived its supervisor holds both, and only the run's lock says whose it is.
     held = pytest.raises(SoulsGraphError, match=str(os.getpid()))
-    with run.locked(), sole_head(load_fleet(file)), held, training_workplace(*asked):
+    with run.locked(), sole_head(load_fleet(file)), held, training_workplace(*asked, worker=WorkerProcess()):
         pass

@@ -13,20 +13,21 @@ from soulsgraph.pages import run_report
 from soulsgraph.pages.run_report import ReportedRun, fight_video, write_run_report
 from soulsgraph.results.figures import draw_curves, draw_graph
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import write_rows
+from soulsgraph.results.tables import WinRateTable, write_rows
 from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.watch import watching
 from soulsgraph.zoo import open_agent
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import write_text
+from soulsgraph_envs.core.files import write_json, write_text
 
 HOSTILE = "<img src=x onerror=document.title='PWNED'>$x_1"
 
 
 def _results(run: RunFolder, setting: str = "dodge trained") -> None:
-    write_rows(run.results("table"), [WinRate(30, 40, setting, 44.0).to_dict()])
+    table = WinRateTable("Win rates", (WinRate(30, 40, setting, 44.0),))
+    write_json(run.path / "results" / "table.json", table.to_dict())
     points = [
         {"stage": stage.name, "skill": stage.skill, "step": step, "return": step / 1e3, "low": 0.0, "high": 9.0}
         for stage in run.plan.stages()

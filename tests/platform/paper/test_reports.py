@@ -77,9 +77,9 @@ class _Clock:
         return self.now_s
 
 
-def _lines(seconds, terminal=False, display="auto", resumed_at=0):
-    clock, console = _Clock(), Console(file=io.StringIO(), width=140, force_terminal=terminal)
-    with stage_progress("dodge", 80_000, display, done=resumed_at, console=console, clock=clock) as progress:
+def _lines(seconds, terminal=False, quiet=False, resumed_at=0):
+    clock, console = _Clock(), Console(file=io.StringIO(), width=140, force_terminal=terminal, quiet=quiet)
+    with stage_progress("dodge", 80_000, console, done=resumed_at, clock=clock) as progress:
         for second in seconds:
             clock.now_s += 1.0
             progress.update(resumed_at + 1_000 * second, mean_return=second / 2)
@@ -105,5 +105,5 @@ def test_a_log_gets_a_line_every_ten_seconds_and_a_last_one(resumed_at, done, le
 
 def test_a_terminal_gets_a_bar_a_machine_nothing_and_what_never_moves_has_no_time_left():
     assert "25,000/80,000 steps" in _lines(range(1, 26), terminal=True)
-    assert _lines(range(1, 26), display="silent") == ""
+    assert _lines(range(1, 26), quiet=True) == ""
     assert "-:--:--" in _lines([0])

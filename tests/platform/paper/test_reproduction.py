@@ -137,7 +137,7 @@ def test_skills_that_train_jointly_are_averaged_each_by_itself_over_parts_of_bot
 
 
 def test_references_are_both_oracles_in_every_fight():
-    rows = evaluate_references(20)
+    rows = evaluate_references(20, lambda count: None)
     assert len(rows) == REFERENCE_ROWS
     assert {(row["scenario"], row["start"]) for row in rows} == {
         ("iudex-phase1", "mid"), ("iudex-phase2", "mid"), ("iudex-phase2", "long")

@@ -5,15 +5,16 @@ import sys
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from fakes.projects import forget_project
 from fakes.runs import pretend_run, pretend_training
-from soulsgraph.runs.evaluate import Setting, allowed_rows, evaluate_rows, make_agent
+from soulsgraph.runs.evaluate import Setting, allowed_rows, make_agent
 from soulsgraph.runs.lineage import check_target, finished_versions
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.table import win_rates
 from soulsgraph.runs.train import StageSetup, check_elsewhere
-from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -103,7 +104,7 @@ def test_a_graph_is_refused_where_the_player_cannot_do_what_its_skill_does(run):
         make_agent(run, Setting("vordt", "vordt"))
 
 
-def test_the_table_of_an_own_graph_has_its_own_skill_random_and_a_worker_plays_half_of_it(run):
+def test_the_table_of_an_own_graph_has_its_own_skill_random(run):
     pretend_training(run, run.plan.stages())
     settings = [(row.label, row.ablated) for row in allowed_rows(run)]
     assert settings == [
@@ -111,14 +112,7 @@ def test_the_table_of_an_own_graph_has_its_own_skill_random_and_a_worker_plays_h
         ("parry random", ("parry",)),
         ("heal_attack random", ("heal_attack",)),
     ]
-    alone = evaluate_rows(run, 2, 9)
-    with WorkerProcess() as worker:
-        worker.start()
-        beside = evaluate_rows(run, 2, 9, worker=worker)
-        assert worker.running
-    assert {row.label: fights.lengths.tolist() for row, fights in beside.items()} == {
-        row.label: fights.lengths.tolist() for row, fights in alone.items()
-    }
+    assert [row.setting for row in win_rates(run, 2, 9, Console(quiet=True)).rows] == [label for label, _ in settings]
 
 
 def test_a_version_of_other_data_files_is_not_taken(begun, duel):

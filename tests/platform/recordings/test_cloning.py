@@ -20,10 +20,10 @@ from soulsgraph.runs.lineage import (
     cards_of,
     domain_chain,
     finished_versions,
-    key_of_cards,
     own_stage,
     own_stages,
     stage_key,
+    stages_made,
 )
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
@@ -196,7 +196,7 @@ def test_a_skill_cloned_after_it_was_trained_does_not_bring_back_checkpoints_on_
     # A finished stage has the key that it had.
     keys = [stage_key(run, stage) for stage in stages]
     assert [stage_key(run, stage) for stage in own_stages(run)[:2]] == keys
-    assert key_of_cards(run, [cards[2]]) == keys[0]
+    assert stages_made(run)[keys[0]][1] == [cards[2]]
 
 
 def test_a_persons_fight_is_cloned_like_any_other(fights, run, tmp_path):

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from fakes.runs import pretend_run, pretend_training
 from soulsgraph.results.statistics import WinRate
@@ -35,7 +36,7 @@ def _row(skill, played, wins, lost):
 
 
 def test_every_skill_is_replaced_in_every_way_in_the_same_fights(runs, tmp_path):
-    ablations = measure_ablations(runs, FIGHT, 6, 5, display="silent")
+    ablations = measure_ablations(runs, FIGHT, 6, 5, console=Console(quiet=True))
     ways = {"agent": ("random", "idle", "untrained"), "reference": ("random", "idle")}
     asked = {
         who: [(NO_SKILL, ""), *((name, way) for name in SKILL_NAMES for way in each)] for who, each in ways.items()
@@ -79,14 +80,14 @@ def test_runs_of_one_plan_are_told_apart_by_their_seeds(tmp_path):
 def test_seeds_that_play_versions_of_other_fights_are_refused(runs):
     pretend_training(runs[0], adaptation_stages(runs[0], "vordt", ("dodge",), after=FIGHT))
     with pytest.raises(SoulsGraphError):
-        measure_ablations(runs, "vordt", 1, display="silent")
+        measure_ablations(runs, "vordt", 1, console=Console(quiet=True))
 
 
 def test_a_skill_that_chance_plays_better_is_named_and_no_other():
     agent = make_agent(open_run(Path("five-skills-best-0")), Setting(FIGHT, FIGHT))
-    assert worse_than_chance(agent, 1000, "silent") == {}
+    assert worse_than_chance(agent, 1000, Console(quiet=True)) == {}
     # At random the lock is taken now and then; whoever idles never takes it.
-    found = worse_than_chance(replace(agent, replaced={"lock_on": "idle"}), 1000, "silent")
+    found = worse_than_chance(replace(agent, replaced={"lock_on": "idle"}), 1000, Console(quiet=True))
     assert [*found] == ["lock_on"]
     chance, trained = found["lock_on"]
     assert trained.wins < chance.wins <= chance.episodes == trained.episodes == 200

@@ -8,7 +8,6 @@ from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.lineage import (
     adaptation_stages,
     check_target,
-    continued_domain,
     domain_chain,
     finished_versions,
     named_skills,
@@ -94,8 +93,8 @@ def test_a_circle_is_refused_until_another_one_is_continued(run):
     adapt(run, SECOND)
     adapt(run, THIRD)
     with pytest.raises(SoulsGraphError):
-        continued_domain(run, SECOND, THIRD)
-    assert continued_domain(run, SECOND, HOME) == HOME
+        check_target(run, SECOND, THIRD)
+    assert check_target(run, SECOND, HOME) == HOME
     with pytest.raises(UnknownNameError):
         check_target(run, "controls-blows", "controls-lock-range")
 
@@ -105,7 +104,7 @@ def test_a_scenario_counts_from_its_first_trained_version_on(run):
     first, second = adaptation_stages(run, THIRD, BOTH)
     assert domain_chain(run) == (HOME, SECOND), "planned is not trained"
     with pytest.raises(UnknownNameError, match=THIRD):
-        continued_domain(run, "controls-blows", THIRD)
+        check_target(run, "controls-blows", THIRD)
     pretend_training(run, [first])
     assert domain_chain(run) == (HOME, SECOND, THIRD)
     assert finished_versions(run, first)

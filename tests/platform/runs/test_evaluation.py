@@ -1,8 +1,6 @@
 """An evaluation reports what it evaluated, on the screen and in files."""
 
 import json
-import os
-import signal
 
 import numpy as np
 import pytest
@@ -12,10 +10,9 @@ from fakes.realtime import FakeTable
 from fakes.runs import pretend_training
 from soulsgraph.results.origin import describe_origin, source_commit
 from soulsgraph.results.tables import read_rows
-from soulsgraph.runs.evaluate import Setting, evaluate, evaluate_rows, evaluation_seeds
+from soulsgraph.runs.evaluate import Setting, evaluate, evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.fleet.protocol.settings import load_fleet
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.games.link import GameSettings
@@ -101,24 +98,3 @@ def test_an_evaluation_on_a_fleet_says_which_game_fought_and_invents_no_seed(run
     assert {(one["game"], one["lane"]) for one in episodes} == {("attic/1", lane) for lane in range(4)}
     assert not [one for one in episodes if "seed" in one]
     assert sum(one["won"] for one in episodes) == printed["wins"]
-
-
-def _counts(episodes):
-    return episodes.won.tolist(), episodes.lengths.tolist(), episodes.returns.tolist()
-
-
-@pytest.mark.parametrize("lost", [False, True], ids=["the worker answers", "the worker is lost"])
-def test_a_worker_plays_half_of_the_table_and_the_fights_are_the_same(run, lost):
-    alone = evaluate_rows(run, 3, 9)
-    ended = []
-    with WorkerProcess() as worker:
-        assert worker.running is False
-        worker.submit(os.getpid)
-        pid = worker.result()
-        if lost:
-            os.kill(pid, signal.SIGKILL)
-        beside = evaluate_rows(run, 3, 9, ended.append, worker)
-        assert worker.running is not lost
-    assert list(beside) == list(alone)
-    assert [_counts(one) for one in beside.values()] == [_counts(one) for one in alone.values()]
-    assert sum(ended) == 3 * len(alone)

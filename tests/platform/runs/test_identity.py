@@ -16,17 +16,17 @@ from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, evaluate, source_
 from soulsgraph.runs.lineage import (
     adaptation_stages,
     branch,
+    cards_of,
     domain_chain,
     finished_versions,
-    key_of_cards,
     own_stages,
-    scenarios_of,
     stage_inputs,
     stage_key,
+    stages_made,
     version_in_play,
 )
 from soulsgraph.runs.plan import Plan, differing
-from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.train import StageSetup, Workplace, train_stages
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -139,7 +139,7 @@ def test_a_scenario_that_was_edited_is_refused_by_its_name_until_it_is_restored(
     renamed = str(shutil.copy(fight, Path(fight).with_name("second.toml")))
     (new,) = pretend_training(run, adaptation_stages(run, renamed, DODGE))
     assert (new.parent, domain_chain(run, renamed)) == (card.version, (HOME, fight, renamed))
-    assert [scenarios_of(run)["dodge", number] for number in (1, 2, 3)] == [HOME, fight, renamed]
+    assert [card.training.scenario for card in cards_of(run, DODGE)] == [HOME, fight, renamed]
     copied = branch(run, tmp_path / "copy", fight)
     assert (copied.library.versions("dodge"), domain_chain(copied)) == ([1, 2], (HOME, fight))
     write_fight(tmp_path / "a" / "boss.toml")
@@ -160,12 +160,16 @@ def test_a_fight_is_the_same_wherever_its_file_lies(run, fight, tmp_path):
 
 def test_a_stage_has_the_key_of_its_curves_whatever_came_later(run, fight, tmp_path):
     other, keys = write_fight(tmp_path / "b" / "boss.toml", flasks=8), []
+    stages = []
     for target, budget in ((fight, None), (other, None), (other, 150)):
         (stage,) = adaptation_stages(run, target, DODGE, budget)
         keys.append(stage_key(run, stage))
+        stages.append(stage)
         pretend_training(run, [stage])
     pretend_training(run, [replace(run.plan.stage("movement"), seed=5)])
-    assert [key_of_cards(run, [run.library.card("dodge", number)]) for number in (2, 3, 4)] == keys
+    made = stages_made(run)
+    assert [[card.version for card in made[key][1]] for key in keys] == [[2], [3], [4]]
+    assert [made[key][0] for key in keys] == stages
     assert len({*keys}) == 3
 
 
@@ -176,15 +180,17 @@ def test_a_run_is_not_resumed_in_another_version_of_its_own_fight(run):
     assert evaluate(changed, Setting(HOME, HOME), 1).episodes.won.shape == (1,), "but it plays"
     stages = (replace(own_stages(changed)[0], budget=300),)
     refused = pytest.raises(SoulsGraphError, match=rf"^{HOME}.*00000000")
-    with Workplace(changed, Session(local=True), "silent") as workplace, refused:
-        train_stages(workplace, stages, Console(quiet=True))
+    with Workplace(changed, Session(local=True), Console(quiet=True)) as workplace, refused:
+        train_stages(workplace, stages)
 
 
 def test_a_copy_of_an_agent_holds_its_very_versions(tmp_path):
     name = "iudex-phase1-best-0"
-    assert zoo.is_copy(zoo.copy_agent(name, tmp_path / "copy"), name)
-    pretend_run(tmp_path / "own", zoo.plan_of(name))
-    assert not zoo.is_copy(RunFolder.open(tmp_path / "own"), name)
+    copied = zoo.copy_agent(name, tmp_path / "copy")
+    assert zoo.copy_agent(name, tmp_path / "copy").plan == copied.plan
+    pretend_run(tmp_path / "own", copied.plan)
+    with pytest.raises(RunFolderError, match=f"a copy of {name}"):
+        zoo.copy_agent(name, tmp_path / "own")
 
 
 STUDY = Study(seeds=(100,), episodes=4, scale=0.01)

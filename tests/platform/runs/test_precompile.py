@@ -40,7 +40,7 @@ sampler = task.sampler(make_game(1), 1)
 sampler.set_networks(task.networks(random_weights(task)))
 print("played", len(sampler.sample(50).transitions))
 """
-_PLAYING = "from rich.console import Console; from soulsgraph.runs.workers import *; precompile_playing(Console())"
+_PLAYING = "from rich.console import Console; from soulsgraph.runs.workers import *; precompile(Console(), False)"
 
 
 def _run(arguments, folder):

@@ -92,12 +92,6 @@ def test_a_lock_that_is_held_for_a_moment_is_waited_for(run):
     later.join()
 
 
-def test_a_run_is_not_locked_by_who_finds_its_folder_occupied(tmp_path):
-    late, run = (RunFolder.planned(tmp_path / "run", Plan()) for _ in range(2))
-    with run.locked(), pytest.raises(RunFolderError):
-        late.make_room()
-
-
 def test_a_planned_run_is_begun_in_a_folder_that_stayed_empty_only(tmp_path):
     planned = RunFolder.planned(tmp_path / "run", Plan(scale=0.01))
     assert not planned.path.exists()

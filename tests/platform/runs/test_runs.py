@@ -46,7 +46,7 @@ def test_a_run_leaves_library_curves_tensorboard_and_results(finished):
     run = RunFolder.open(finished)
     for stage in run.plan.stages():
         card = run.library.card(stage.skill, 1)
-        run.library.check_upstream(card)
+        run.library.load(card.skill, card.version)
         assert card.training.steps == stage.budget
     curves = read_rows(run.results("curves"))
     dodge = sorted(row["step"] for row in curves if row["skill"] == "dodge")

@@ -20,10 +20,10 @@ from soulsgraph.runs.train import StageSetup
 from soulsgraph.tune.folder import Sweep, SweptRun
 from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.trial import CHOICE_SEED, evaluated
-from soulsgraph.zoo import SEEDS
 from soulsgraph.zoo.card import ZOO_SEED
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.skills import SKILL_NAMES
+from zoo_agents import SEEDS
 
 #: Seeds of the fights by which results are reported.
 REPORTS = {EVALUATION_SEED, ZOO_SEED, *map(evaluation_seed, (0, REPORTING[0], CONFIRMING[0]))}

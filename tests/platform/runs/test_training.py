@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import ray
+from rich.console import Console
 
 from fakes.runs import of_stage, pretend_run, pretend_training
 from soulsgraph.results.tables import read_rows
@@ -41,7 +42,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def _train(run: RunFolder, skill: str) -> SkillCard:
-    with Workplace(run, HERE, "silent") as workplace:
+    with Workplace(run, HERE, Console(quiet=True)) as workplace:
         (card,) = train_stage(workplace, run.plan.stage(skill))
         return card
 
@@ -133,7 +134,7 @@ def test_where_the_latest_checkpoint_is_damaged_the_one_before_leads_to_the_same
 def test_skills_that_adapt_jointly_become_versions_of_one_another(tmp_path):
     run = pretend_run(tmp_path / "run", Plan(scale=0.01))
     (stage,) = adaptation_stages(run, "iudex-phase2", ("dodge", "heal_attack"), 600, jointly=True)
-    with Workplace(run, HERE, "silent") as workplace:
+    with Workplace(run, HERE, Console(quiet=True)) as workplace:
         dodge, heal = train_stage(workplace, stage)
     assert [(card.version, card.parent, card.training.steps) for card in (dodge, heal)] == [(2, 1, 600)] * 2
     assert {one.skill: one.version for one in heal.upstream}["dodge"] == 2
@@ -148,7 +149,7 @@ def test_skills_that_adapt_jointly_become_versions_of_one_another(tmp_path):
     shutil.rmtree(run.path / "library" / "heal_attack" / "v2")  # as if killed between the two saves
     (again,) = adaptation_stages(run, "iudex-phase2", ("dodge", "heal_attack"), 600, jointly=True)
     assert again == stage
-    with Workplace(run, HERE, "silent") as workplace:
+    with Workplace(run, HERE, Console(quiet=True)) as workplace:
         assert train_stage(workplace, again)[0] == dodge
     assert run.library.versions("dodge") == run.library.versions("heal_attack") == [1, 2]
     assert run.library.card("heal_attack", 2).digest == heal.digest
@@ -160,7 +161,7 @@ def test_skills_that_learn_jointly_from_nothing_are_one_stage_of_the_curriculum_
     pretend_training(run, alone)
     assert own_stage(run, "dodge") == own_stage(run, "heal_attack") == together
     assert not finished_versions(run, together)
-    with Workplace(run, HERE, "silent") as workplace:
+    with Workplace(run, HERE, Console(quiet=True)) as workplace:
         dodge, heal = train_stage(workplace, together)
     assert {one.skill: one.version for one in heal.upstream}["dodge"] == 1
     steps = {card.skill: card.training.steps for card in (dodge, heal)}
@@ -205,7 +206,7 @@ class Killing:
 def test_a_killed_stage_goes_on_in_another_thread_and_no_step_has_two_values_on_the_board(run):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    with pytest.raises(Killed), Workplace(run, HERE, "silent", Killing()) as workplace:
+    with pytest.raises(Killed), Workplace(run, HERE, Console(quiet=True), Killing()) as workplace:
         train_stage(workplace, run.plan.stage("lock_on"))
     left = Board(tracked_run(run, locally=True), [TensorBoardTracker()])  # of a process that cannot close it
     left.log("lock_on", 1_000, {"charts/episodic_return": -1.0})

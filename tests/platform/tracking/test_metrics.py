@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from fakes.runs import pretend_training
@@ -26,7 +27,7 @@ def test_columns_without_a_name_are_not_logged():
 def _trained(path, *trackers, fights=False):
     run = RunFolder.create(path, PLAN)
     pretend_training(run, [PLAN.stage("camera")])
-    place = Workplace(run, Session(local=True), "silent", trackers=trackers, fights=fights)
+    place = Workplace(run, Session(local=True), Console(quiet=True), trackers=trackers, fights=fights)
     with place:
         train_stage(place, PLAN.stage("lock_on"))
     return run

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
+import soulsgraph as sg
 from fakes.runs import pretend_run
 from soulsgraph import zoo
 from soulsgraph.paper.study import evaluation_seed
@@ -21,27 +22,26 @@ from soulsgraph.zoo.card import (
     EvaluationScore,
     TrainingOrigin,
     Verification,
-    card_page,
-    make_card,
     read_card,
     verify_agent,
 )
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import DataError
 from soulsgraph_envs.core.files import write_json
+from zoo_agents import PLANNED, card_page, make_card, plan_of
 
 _ONE = "iudex-phase1-best-0"
 
 
 def test_no_agent_that_was_planned_is_left_out():
-    assert zoo.agent_names() == tuple(zoo.PLANNED)
+    assert zoo.agent_names() == tuple(sorted(PLANNED))
 
 
 @pytest.mark.parametrize("name", zoo.agent_names())
 def test_an_agents_skills_card_and_page_fit_the_code_and_each_other(name):
     run, card = zoo.open_agent(name), read_card(zoo.AGENTS / name)
     plan = run.plan
-    assert plan == zoo.plan_of(name)
+    assert plan == plan_of(name)
     assert card.digests.differing(Digests.of(plan)) == ()
     skills = check_library(run)
     assert [(one.skill, one.version, one.digest) for one in card.lineage] == [
@@ -134,8 +134,11 @@ def test_a_copy_is_a_run_of_ones_own(tmp_path):
         assert [card.digest for card in check_library(copied)] == [card.digest for card in check_library(agent)]
         with copied.locked():
             pass
-    with pytest.raises(RunFolderError, match="new"):
-        zoo.copy_agent(_ONE, tmp_path / "new")
+        assert zoo.copy_agent(_ONE, folder).plan == agent.plan, "it is gone on with"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(RunFolderError, match="other"):
+        zoo.copy_agent(_ONE, tmp_path / "other")
 
 
 @pytest.mark.parametrize(("edit", "name"), [({"format": "another"}, "format"), ({"seed": "zero"}, "seed")])
@@ -144,3 +147,10 @@ def test_a_damaged_card_is_refused(tmp_path, edit, name):
     write_json(tmp_path / CARD, {**values, **edit})
     with pytest.raises(DataError, match=name):
         read_card(tmp_path)
+
+
+def test_an_agent_is_not_adapted_in_a_folder_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    RunFolder.create(tmp_path / _ONE, Plan(seed=77))
+    with pytest.raises(RunFolderError, match="read-only agent"):
+        sg.load(_ONE).adapt("vordt", "dodge")

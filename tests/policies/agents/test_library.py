@@ -90,12 +90,14 @@ def test_versions_stand_beside_each_other_in_order_of_number(library):
 
 def test_upstream_skills_are_recognised_by_their_content(library, tmp_path):
     camera = library.save(_artifact())
-    lock_on = library.save(_artifact("lock_on", upstream=(UpstreamArtifact("camera", 1, camera.digest),)))
-    library.check_upstream(lock_on)
+    lock_on = _artifact("lock_on", upstream=(UpstreamArtifact("camera", 1, camera.digest),))
+    library.save(lock_on)
+    assert library.load("lock_on").card.upstream == lock_on.card.upstream
     other = SkillLibrary(tmp_path / "other", PAPER_GRAPH)
     other.save(_artifact(seed=5))
-    with pytest.raises(LibraryError, match="lock_on"):
-        other.check_upstream(lock_on)
+    other.save(lock_on)
+    with pytest.raises(LibraryError, match="that lock_on v1 was trained on"):
+        other.load("lock_on")
 
 
 def test_a_digest_is_of_what_makes_a_skill_play_and_a_checksum_of_the_whole_card(library):
