@@ -250,9 +250,10 @@ def _call(
     """Call the function of the first kind that something named is, with what was given; raises SoulsGraphError."""
     if (kind := next((kind for kind, (holds, _) in kinds.items() if holds), None)) is None:
         raise UnknownNameError("agent, run, study, project, sequence, scenario or folder", str(first), _known())
-    call = taken(f"{command} of a {kind}", kinds[kind][1], given)
+    what = f"{command} of {'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    call = taken(what, kinds[kind][1], given)
     if len(named) > 1 and kind not in many:
-        raise SoulsGraphError(f"{command} of a {kind}: expected one, found {len(named)}; name one.")
+        raise SoulsGraphError(f"{what}: expected one, found {len(named)}; name one.")
     return call(named)
 
 
