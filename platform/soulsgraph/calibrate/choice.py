@@ -133,7 +133,9 @@ def choice_fits(
         found.add(fight, boss, stances, farthest)
     calm = [onset for onset in found.onsets if not onset.enraged]
     counter = ValueFit("rear.counter_chance", "rear", boss.rear.counter_chance)
-    counter = _share_fit(counter, found.countered, found.countered + found.turned)
+    # A counter that the boss also chooses looks like one of its choices.
+    if not any(move.title == boss.rear.counter and move.weight for move in boss.moves):
+        counter = _share_fit(counter, found.countered, found.countered + found.turned)
     return [*wait_fits(calm, boss), *chain_fits(found.followed, boss), counter, *_weight_fits(calm, boss, keys)]
 
 

@@ -72,6 +72,12 @@ def test_a_boss_that_is_never_seen_to_back_off_does_so_nearer_than_anybody_was(f
     assert found.low == 0.0
 
 
+def test_how_often_a_move_counters_is_not_known_where_it_is_also_chosen(fought):
+    chosen = replace(_BOSS, moves=tuple(replace(move, weight=max(move.weight, 1.0)) for move in _BOSS.moves))
+    value = _values(calibrate(fought, chosen, _PLAYER))["rear.counter_chance"]
+    assert (value.verdict, value.estimate) == ("not determined", None)
+
+
 def test_the_player_comes_back(found):
     values = _values(found)
     expected = {"run.speed_m_s": 3.9, "roll.speed_m_s": 4.2, "roll.cost": 18.0, "roll.invulnerable_s": 0.45}
