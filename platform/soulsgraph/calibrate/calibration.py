@@ -210,8 +210,6 @@ _BENT: Mapping[Source, Sequence[str]] = {
     "the player's animation": ("start", "end", "reach", "arc", "damage", "run", "roll", "costs", "protection"),
     "the player's HP": ("damage", "damage spread"),
 }
-#: In so many performances a move has to strike too often.
-_AGAIN = 2
 #: What depends on the time between animations, and what a rage biases that the data lack.
 _WAITS = ("wait low", "wait high", "near waits", "chains", "rear")
 _RAGED = (*_WAITS, "damage", "damage spread")

@@ -8,7 +8,7 @@ from math import log
 
 import numpy as np
 
-from soulsgraph.calibrate.moves import Spell, spells
+from soulsgraph.calibrate.moves import Spell, counters_of, spells
 from soulsgraph.calibrate.rows import FIRST_UNKNOWN, FightRows
 from soulsgraph.calibrate.values import ValueFit
 from soulsgraph.results.statistics import wilson_interval
@@ -70,7 +70,7 @@ class Choices:
     def add(self, fight: FightRows, boss: BossData, stances: Collection[int], farthest_m: float) -> None:
         """Take in the choices of a fight; farther than `farthest_m` the boss has no move, and waits on."""
         clock, distance, aside = fight.clock_s, fight.distance_m, np.abs(fight.aside_rad)
-        counters = {move.id for move in boss.moves if move.title == boss.rear.counter and not move.weight}
+        counters = counters_of(boss)
         enraged = fight.raw[:, Raw.BOSS_HP] < boss.enraged.below_hp_ratio * boss.hp_max
         before: Spell | None = None
         own = list(spells(fight))
@@ -133,8 +133,7 @@ def choice_fits(
         found.add(fight, boss, stances, farthest)
     calm = [onset for onset in found.onsets if not onset.enraged]
     counter = ValueFit("rear.counter_chance", "rear", boss.rear.counter_chance)
-    # A counter that the boss also chooses looks like one of its choices.
-    if not any(move.title == boss.rear.counter and move.weight for move in boss.moves):
+    if counters_of(boss):
         counter = _share_fit(counter, found.countered, found.countered + found.turned)
     return [*wait_fits(calm, boss), *chain_fits(found.followed, boss), counter, *_weight_fits(calm, boss, keys)]
 
@@ -172,7 +171,6 @@ def _near_fit(value: ValueFit, waits: Doubles, waited_m: Doubles) -> ValueFit:
     if count < 2 * _FEWEST_NEAR:
         return replace(value, count=count)
     ordered, places = waits[order], waited_m[order]
-
     splits = np.arange(_FEWEST_NEAR, count - _FEWEST_NEAR + 1)
     splits = splits[places[splits] > places[splits - 1]]
     within = [split * ordered[:split].var() + (count - split) * ordered[split:].var() for split in splits]

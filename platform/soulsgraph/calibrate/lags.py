@@ -92,15 +92,11 @@ def _evidence(source: Source, fight: FightRows, boss: BossData, player: PlayerDa
     gone = np.hypot(*np.diff(places, axis=0).T)
     still = np.append(False, gone <= _STILL_M_S * np.maximum(np.diff(fight.clock_s), 1e-9))
     # A body in the way stops who walks.
-    still &= _both(fight.distance_m > contact_m(boss, player) + _CLEAR_M)
+    clear = fight.distance_m > contact_m(boss, player) + _CLEAR_M
+    still[1:] &= clear[1:] & clear[:-1]
     # Whoever walks at a tick's end has gone; who stands there may have stopped in its midst.
     walking = np.isin(animation, walks)
     return np.array([int((_shifted(walking, rows) & still).sum()) for rows in _ROWS])
-
-
-def _both(flags: Flags) -> Flags:
-    """Return for each row whether it and the one before are set, (rows,)."""
-    return np.append(False, flags[1:] & flags[:-1])
 
 
 def _shifted(flags: Flags, rows: int) -> Flags:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from soulsgraph.calibrate.moves import MoveData, spells
+from soulsgraph.calibrate.moves import MoveData, counters_of, spells
 from soulsgraph.calibrate.rows import FightRows, joined, pairs_of, wrapped_angles
 from soulsgraph.calibrate.values import ValueFit, middle
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
@@ -159,8 +159,8 @@ def rear_fits(fights: Sequence[FightRows], boss: BossData) -> list[ValueFit]:
     There it turns or counters, and it does neither anywhere else.
     """
     names, rear = boss.animations, boss.rear
-    counters = [move.id for move in boss.moves if move.title == rear.counter and not move.weight]
-    free, places, lasted = [names.idle.id, names.approach.id, names.back_off.id], list[Doubles](), list[float]()
+    counters, places, lasted = counters_of(boss), list[Doubles](), list[float]()
+    free = [names.idle.id, names.approach.id, names.back_off.id]
     for fight in fights:
         answers, turn_s, before = list[float](), np.nan, 0
         for spell in spells(fight):

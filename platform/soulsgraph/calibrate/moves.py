@@ -13,7 +13,7 @@ import numpy as np
 
 from soulsgraph.calibrate.rows import FightRows, wrapped_angles
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
-from soulsgraph_envs.core.scenario import PlayerData
+from soulsgraph_envs.core.scenario import BossData, PlayerData
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.simulator.layout import FRAME_S, FRAMES_PER_S
 
@@ -64,6 +64,11 @@ class Blow(NamedTuple):
     ago_s: float
     damage: float
     counter: bool
+
+
+def counters_of(boss: BossData) -> set[int]:
+    """Return the moves that come for a player behind the boss alone: none where it also chooses that move."""
+    return {move.id for move in boss.moves if move.title == boss.rear.counter and not move.weight}
 
 
 def spells(fight: FightRows) -> Iterator[Spell]:

@@ -47,12 +47,8 @@ def _together(pairs: Sequence[tuple[float, float]]) -> float:
     if len(pairs) < _FEWEST:
         return 0.0
     one, other = map(_ranks, np.array(pairs).T)
-    spread = float(one.std() * other.std())
-    return (
-        float(np.mean((one - one.mean()) * (other - other.mean()))) / spread * (len(pairs) - 1) ** 0.5
-        if spread
-        else 0.0
-    )
+    alike = float(np.corrcoef(one, other)[0, 1]) if one.std() and other.std() else 0.0
+    return float(alike * (len(pairs) - 1) ** 0.5)
 
 
 def _ranks(values: Doubles) -> Doubles:
