@@ -18,6 +18,7 @@ import numpy as np
 from scipy import stats
 
 from soulsgraph_envs.combat.rollout import DecisionColumns, Doubles, Flags, Integers
+from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import Column, StateRows
@@ -42,9 +43,9 @@ MATERIAL_CHANGE, UNSEEN_SHARE = 0.2, 0.1
 _MARGIN = 0.1
 #: Share of decisions at home that are as near to their neighbours as those of the new fight have to be.
 _ALIKE = 0.99
-#: Decisions whose neighbours are looked for at once, most decisions at home among which they are, and most that show
-#: what the comparison finds where nothing changed: more make it no better, and each costs time.
-_CHUNK, _MOST_KNOWN, _MOST_CONTROL = 1_000, 12_000, 4_000
+#: Most decisions at home among which neighbours are looked for, and most that show what the comparison finds where
+#: nothing changed: more make it no better, and each costs time.
+_MOST_KNOWN, _MOST_CONTROL = 12_000, 4_000
 
 _ANIMATIONS = (Column.BOSS_ANIMATION, Column.PLAYER_ANIMATION)
 _CAMERA, _PLAYER = (Column.CAMERA_X, Column.CAMERA_Y, Column.CAMERA_Z), (Column.PLAYER_X, Column.PLAYER_Y)
@@ -330,6 +331,37 @@ def _mean(values: Doubles, blocks: Integers) -> _Mean:
     return mean, np.sqrt(inflated * (sums**2).sum(axis=0)) / len(values), len(sums)
 
 
+@cached(error_model="numpy")
+def _nearest(
+    asked: tuple[Doubles, Integers], known: tuple[Doubles, Integers], places: Integers, distances: Doubles
+) -> None:
+    """Write the places of the nearest known decisions, (n, k), from the nearest on, and the squares of the distances.
+
+    Each side is situations and animations: (n, columns) of those asked, (columns, known) of the others.
+    """
+    (situations, animations), (known_situations, known_animations) = asked, known
+    apart, count = np.empty(known_situations.shape[1]), places.shape[1]
+    for row in range(places.shape[0]):
+        apart[:] = 0.0
+        for column in range(situations.shape[1]):
+            value = situations[row, column]
+            for i in range(apart.shape[0]):
+                apart[i] += (known_situations[column, i] - value) ** 2
+        for column in range(animations.shape[1]):
+            animation = animations[row, column]
+            for i in range(apart.shape[0]):
+                apart[i] += 0.0 if known_animations[column, i] == animation else _OTHER_ANIMATION**2
+        nearest, least = places[row], distances[row]
+        least[:] = np.inf
+        for i in range(apart.shape[0]):
+            if apart[i] < least[count - 1]:
+                place = count - 1
+                while place > 0 and least[place - 1] > apart[i]:
+                    nearest[place], least[place] = nearest[place - 1], least[place - 1]
+                    place -= 1
+                nearest[place], least[place] = i, apart[i]
+
+
 def _expected(
     asked: FollowedDecisions, known: FollowedDecisions, weights: Doubles, animated: Doubles
 ) -> tuple[Doubles, Doubles]:
@@ -337,14 +369,9 @@ def _expected(
 
     `weights` are of the columns of the situations, `animated` of those of animations.
     """
-    points, found, far = known.situations * weights, [], []
-    for first in range(0, len(asked.actions), _CHUNK):
-        places = asked.situations[first : first + _CHUNK] * weights
-        distances = (places**2).sum(axis=1)[:, None] + (points**2).sum(axis=1)[None] - 2.0 * places @ points.T
-        for column in np.flatnonzero(animated):
-            other = asked.animations[first : first + _CHUNK, column][:, None] != known.animations[:, column][None]
-            distances += _OTHER_ANIMATION**2 * other
-        nearest = np.argpartition(distances, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
-        found.append(known.following[nearest].mean(axis=1))
-        far.append(np.take_along_axis(distances, nearest, axis=1).mean(axis=1))
-    return np.concatenate(found), np.concatenate(far)
+    places = np.zeros((len(asked.actions), NEIGHBOURS), np.int64)
+    distances = np.zeros(places.shape)
+    chosen = np.flatnonzero(animated)
+    there, here = ((one.situations * weights, one.animations[:, chosen]) for one in (asked, known))
+    _nearest(there, (here[0].T.copy(), here[1].T.copy()), places, distances)
+    return known.following[places].mean(axis=1), distances.mean(axis=1)

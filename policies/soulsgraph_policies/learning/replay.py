@@ -118,17 +118,11 @@ def _normalize(
 ) -> None:
     """Normalise the raw observations that begin at column `first`."""
     mean, inverse = statistics
-    values = np.empty(indices.shape[0], np.float32)
-    for column in range(out.shape[1]):
-        # The first and the last loop jump through memory; the one between them is vectorised.
-        place, centre, scale = np.uint64(first + column), mean[column], inverse[column]
-        for i in range(values.shape[0]):
-            # Unsigned, an index is not checked for counting from the end.
-            values[i] = rows[np.uint64(indices[i]), place]
-        for i in range(values.shape[0]):
-            values[i] = normalized(values[i], centre, scale, clip)
-        for i in range(values.shape[0]):
-            out[i, column] = values[i]
+    for i in range(out.shape[0]):
+        # Of slices, the loop over the columns is vectorised.
+        row, place = rows[indices[i], first : first + out.shape[1]], out[i]
+        for column in range(out.shape[1]):
+            place[column] = normalized(row[column], mean[column], inverse[column], clip)
 
 
 def _build_gather(sources: int) -> Callable[..., int]:
