@@ -45,29 +45,24 @@ notebooks: .venv/dev
 # stopped. Skills are those of timing bosses, or selected where the shifts are labelled.
 CONTINUAL := .venv/bin/soulsgraph study continual
 CONTINUAL_RUNS ?= runs/continual
-BOSSES := --seeds 5 --first-seed 300 --rows-every 5
 CONFLICTS := --seeds 10 --first-seed 340 --rows-every 5
-PAIRS := --seeds 10 --first-seed 330 --rows-every 20
 REPEATS := --seeds 10 --first-seed 1020 --rows-every 5
-SHIFTS := --seeds 10 --first-seed 980 --rows-every 8
+SHIFTS := --seeds 10 --first-seed 980
 MOVES := --skills dodge,heal_attack
 .PHONY: continual
 continual: .venv/ready
-	$(CONTINUAL) S8 --methods kept,all-skills $(SHIFTS) --run $(CONTINUAL_RUNS)/S8
+	$(CONTINUAL) S8 --methods all $(SHIFTS) --run $(CONTINUAL_RUNS)/S8
 	$(CONTINUAL) S8 --methods kept $(SHIFTS) $(MOVES) --run $(CONTINUAL_RUNS)/S8-dodge-heal-attack
-	$(CONTINUAL) S8 --methods all --seeds 10 --first-seed 360 --run $(CONTINUAL_RUNS)/S8-all
-	$(CONTINUAL) C20 --methods kept,newest,clonex $(CONFLICTS) $(MOVES) --run $(CONTINUAL_RUNS)/C20
+	$(CONTINUAL) S8 --methods packnet $(SHIFTS) --set packnet_units=192 --run $(CONTINUAL_RUNS)/S8-packnet-192
 	$(CONTINUAL) S20 --methods kept,newest,clonex,replay $(REPEATS) $(MOVES) --run $(CONTINUAL_RUNS)/S20
-	$(CONTINUAL) S20 --methods kept,clonex $(PAIRS) $(MOVES) --run $(CONTINUAL_RUNS)/S20-clonex
 	$(CONTINUAL) R20 --methods kept,newest,clonex $(REPEATS) $(MOVES) --run $(CONTINUAL_RUNS)/R20
 	$(CONTINUAL) O20 --methods kept,newest,clonex $(REPEATS) $(MOVES) --run $(CONTINUAL_RUNS)/O20
-	$(CONTINUAL) S8 --methods packnet $(SHIFTS) --run $(CONTINUAL_RUNS)/S8-packnet-64
-	$(CONTINUAL) S8 --methods packnet $(SHIFTS) --set packnet_units=192 --run $(CONTINUAL_RUNS)/S8-packnet-192
+	$(CONTINUAL) C20 --methods kept,newest,clonex $(CONFLICTS) $(MOVES) --run $(CONTINUAL_RUNS)/C20
+	$(CONTINUAL) S20 --methods kept $(REPEATS) --graph end-to-end --preset fast --skills end_to_end \
+		--run $(CONTINUAL_RUNS)/S20-end-to-end
+	$(CONTINUAL) S20 --methods base $(REPEATS) $(MOVES) --held-out 8 --run $(CONTINUAL_RUNS)/S20-base
 	$(CONTINUAL) S100 --methods base --set base_tasks=20 --seeds 10 --first-seed 370 --rows-every 100 $(MOVES) \
 		--held-out 8 --run $(CONTINUAL_RUNS)/S100-base-20
-	$(CONTINUAL) S20 --methods base $(BOSSES) $(MOVES) --held-out 8 --run $(CONTINUAL_RUNS)/S20-base
-	$(CONTINUAL) S20 --methods kept $(PAIRS) --graph end-to-end --preset fast --skills end_to_end \
-		--run $(CONTINUAL_RUNS)/S20-end-to-end
 
 curriculum: .venv/ready
 	.venv/bin/soulsgraph train --run $(RUN) --scale $(SCALE)
