@@ -341,6 +341,9 @@ def described(error: ValidationError, kind: Any, where: Where = _ARGUMENT) -> st
     found: dict[str, dict[str, str]] = {}
     # First what is misspelt: it may be what others miss.
     for one in sorted(error.errors(include_url=False), key=lambda one: one["type"] not in _UNKNOWN):
+        # A list is too short without the items that were refused.
+        if one["type"] == "too_short" and len(one["input"]) >= one["ctx"]["min_length"]:
+            continue
         place, names = _place(kind, one["loc"][1:])
         key, value = where.at(*place).key, ""
         if one["type"] in _UNKNOWN:

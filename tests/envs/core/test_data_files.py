@@ -173,15 +173,17 @@ def test_a_value_of_another_type_or_range_is_refused_in_a_file_and_from_python(n
 
 def test_all_errors_of_a_file_come_at_once_each_with_its_place(tmp_path: Path) -> None:
     (path := tmp_path / "values.toml").write_text(
-        'whole = 0\ntxt = "a"\nends = [1.0, nan]\n[inner]\nshare = "x"\n[by_name.a]\nsahre = 1.0\n'
+        'whole = 0\ntxt = "a"\nends = [1.0, nan]\nseveral = ["x"]\n[inner]\nshare = "x"\n[by_name.a]\nsahre = 1.0\n'
     )
     with pytest.raises(DataError) as refused:
         load(Values, Where(path))
     text = str(refused.value)
     assert text.startswith(str(path))
     assert "\n" not in text
-    for place in ("whole", "txt", "ends[1]", "inner.share", "by_name.a.sahre"):
+    for place in ("whole", "txt", "ends[1]", "several[0]", "inner.share", "by_name.a.sahre"):
         assert place in text
+    # A list of items that were refused is not too short as well.
+    assert text.count("several") == 1
     # Nearest names are of the table in which the key stands.
     assert "'text'" in text
     assert "'share'" in text
