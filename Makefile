@@ -64,12 +64,12 @@ continual: .venv/ready
 	$(CONTINUAL) S100 --methods base --set base_tasks=20 --seeds 10 --first-seed 370 --rows-every 100 $(MOVES) \
 		--held-out 8 --run $(CONTINUAL_RUNS)/S100-base-20
 
-# The published agents of `five-skills`: with the paper's decisions and with twice as many, on seeds that nothing was
+# The published agents of `five-skills`: with the paper's decisions, twice and three times as many, on seeds that nothing was
 # chosen on, and what each skill is worth to them.
 FIVE_RUNS ?= runs/five-skills
 .PHONY: five-skills
 five-skills: .venv/ready
-	for scale in 1 2; do \
+	for scale in 1 2 3; do \
 		for seed in $$(seq 1100 1109); do \
 			.venv/bin/soulsgraph curriculum --scenario five-skills --preset best --scale $$scale --seed $$seed \
 				--run $(FIVE_RUNS)/$$scale-$$seed || exit; \
