@@ -473,7 +473,7 @@ def chain_of_bosses(_: Rows) -> Rows:
     return list(rows.values())
 
 
-_NECESSITY, _SCRIPTED = "five-skills/necessity.json", "five-skills/necessity-scripted.json"
+_NECESSITY = "five-skills/scale-3/report.json"
 _SKILLS = ("camera", "lock_on", "movement", "dodge", "heal_attack")
 
 
@@ -482,7 +482,7 @@ def _settings(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, str], dict[str,
 
 
 def needed_skills(_: Rows) -> Rows:
-    lost, scripted = _settings(_read(_NECESSITY)["rows"]), _settings(_read(_SCRIPTED)["rows"])
+    lost, scripted = (_settings(_read(_NECESSITY)[name]) for name in ("rows", "scripted"))
     return [
         [
             f"`{skill}`",
@@ -498,6 +498,7 @@ _CONTINUAL = {
     "S20": ("newest", "replay", "clonex"),
     "C20": ("newest", "clonex"),
     "R20": ("newest", "clonex"),
+    "O20": ("newest", "clonex"),
     "S8": ("all-skills",),
 }
 #: Kept versions in the same tasks and seeds by another choice of what learns: the study's report, and what it was.
