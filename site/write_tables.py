@@ -499,7 +499,7 @@ _CONTINUAL = {
     "C20": ("newest", "clonex"),
     "R20": ("newest", "clonex"),
     "O20": ("newest", "clonex"),
-    "S8": ("all-skills",),
+    "S8": ("newest", "clonex", "all-skills"),
 }
 #: Kept versions in the same tasks and seeds by another choice of what learns: the study's report, and what it was.
 _BESIDE = {
