@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fakes.learners import versions_of
-from soulsgraph.continual.consequences import HomeConsequences, unseen_inputs
+from soulsgraph.continual.consequences import NEIGHBOURS, FollowedDecisions, HomeConsequences, _expected, unseen_inputs
 from soulsgraph.continual.methods.learning import PlayedFights, TaskWorld
 from soulsgraph.continual.selecting import MOST_DECISIONS, Home, select, select_for_run
 from soulsgraph.zoo import open_run
@@ -112,6 +112,24 @@ def changed(steps, seed=1):
     """Return what changed for a player whose every action, idling too, moved it by 0.4 m at home."""
     home = walked(0, np.full(ACTIONS, 0.4))
     return HomeConsequences(MOVEMENT, home, MOVEMENT.observation.columns).changed(walked(seed, steps))
+
+
+def test_decisions_are_compared_with_the_nearest_in_weighted_situations_and_the_animations_that_count():
+    random = np.random.default_rng(5)
+
+    def decisions(count):
+        sizes, none = ((count, 3), (count, 8)), np.zeros(count, np.int64)
+        situations, following = (random.normal(size=size) for size in sizes)
+        return FollowedDecisions(situations, random.integers(0, 3, (count, 2)), none, following, none)
+
+    asked, known, weights = decisions(40), decisions(300), np.array([1.0, 2.0, 0.0])
+    apart = (((asked.situations[:, None] - known.situations) * weights) ** 2).sum(axis=2)
+    # Another animation counts as three deviations.
+    apart += 9.0 * (asked.animations[:, None, 0] != known.animations[:, 0])
+    nearest = np.argsort(apart, axis=1)[:, :NEIGHBOURS]
+    found, distance = _expected(asked, known, weights, np.array([1.0, 0.0]))
+    np.testing.assert_allclose(found, known.following[nearest].mean(axis=1), atol=1e-12)
+    np.testing.assert_allclose(distance, np.take_along_axis(apart, nearest, axis=1).mean(axis=1))
 
 
 def test_what_an_action_does_otherwise_is_found_and_named():

@@ -61,7 +61,7 @@ def test_buffer_keeps_the_latest_and_every_row_whole(counts: list[int]) -> None:
 def test_observations_are_normalised_by_todays_statistics_and_clipped() -> None:
     buffer, normalizer, transitions = _buffer(64, observation_clip=1.2), RunningNormalizer(2), _numbered(0, 64)
     buffer.add(transitions)
-    normalizer.update(transitions.observations)
+    normalizer.update(transitions.observations * np.float32([1.0, 3.0]))
     batch = buffer.sample(300, np.random.default_rng(1), normalizer)
     raw = np.stack([batch.rewards, -batch.rewards], axis=1)
     np.testing.assert_allclose(
