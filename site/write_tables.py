@@ -504,7 +504,7 @@ _CONTINUAL = {
 #: Kept versions in the same tasks and seeds by another choice of what learns: the study's report, and what it was.
 _BESIDE = {
     "S8": ("S8-dodge-heal-attack", "kept", "S8, dodge and heal-attack to every shift"),
-    "S20-clonex": ("S20-end-to-end", "kept", "S20, one policy over all actions, its versions kept"),
+    "S20": ("S20-end-to-end", "kept", "S20, one policy over all actions, its versions kept"),
 }
 
 
