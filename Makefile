@@ -64,18 +64,18 @@ continual: .venv/ready
 	$(CONTINUAL) S100 --methods base --set base_tasks=20 --seeds 10 --first-seed 370 --rows-every 100 $(MOVES) \
 		--held-out 8 --run $(CONTINUAL_RUNS)/S100-base-20
 
-# The published agents of `five-skills`: with the paper's decisions, twice and three times as many, on seeds that nothing was
-# chosen on, and what each skill is worth to them.
+# The published agents of `five-skills`, on seeds that nothing was chosen on, and what each skill is worth to them: by `best` with
+# the paper's decisions, twice and three times as many, and by `wide`.
 FIVE_RUNS ?= runs/five-skills
 .PHONY: five-skills
 five-skills: .venv/ready
-	for scale in 1 2 3; do \
-		for seed in $$(seq 1100 1109); do \
-			.venv/bin/soulsgraph curriculum --scenario five-skills --preset best --scale $$scale --seed $$seed \
-				--run $(FIVE_RUNS)/$$scale-$$seed || exit; \
+	for agents in best-1 best-2 best-3 wide-1; do \
+		for seed in $$(seq 1100 1119); do \
+			.venv/bin/soulsgraph curriculum --scenario five-skills --preset $${agents%-*} --scale $${agents#*-} \
+				--seed $$seed --run $(FIVE_RUNS)/$$agents-$$seed || exit; \
 		done; \
-		.venv/bin/soulsgraph evaluate $(FIVE_RUNS)/$$scale-* --what ablations --episodes 200 --seed 5000000 \
-			--out docs/results/five-skills/scale-$$scale || exit; \
+		.venv/bin/soulsgraph evaluate $(FIVE_RUNS)/$$agents-* --what ablations --episodes 200 --seed 5000000 \
+			--out docs/results/five-skills/$$agents || exit; \
 	done
 
 curriculum: .venv/ready

@@ -277,7 +277,7 @@ GAIN_SHARES = {
 }
 
 #: Presets evaluated against the scripted oracle instead of the paper.
-BEYOND_PAPER = ("best", "whole")
+BEYOND_PAPER = ("best", "wide", "whole")
 #: Median win rate as a share of the oracle's in the same fight.
 ORACLE_SHARES = {
     BOTH: ExpectedRange(low=0.88, unit="", digits=2),
