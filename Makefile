@@ -65,17 +65,18 @@ continual: .venv/ready
 		--held-out 8 --run $(CONTINUAL_RUNS)/S100-base-20
 
 # The published agents of `five-skills`, on seeds that nothing was chosen on, and what each skill is worth to them: by `best` with
-# the paper's decisions, twice and three times as many, and by `wide`.
+# the paper's decisions, twice and three times as many, and by `wide`; preset, scale, first and last seed.
 FIVE_RUNS ?= runs/five-skills
 .PHONY: five-skills
 five-skills: .venv/ready
-	for agents in best-1 best-2 best-3 wide-1; do \
-		for seed in $$(seq 1100 1119); do \
-			.venv/bin/soulsgraph curriculum --scenario five-skills --preset $${agents%-*} --scale $${agents#*-} \
-				--seed $$seed --run $(FIVE_RUNS)/$$agents-$$seed || exit; \
+	for agents in "best 1 1100 1109" "best 2 1100 1109" "best 3 1100 1109" "wide 1 1120 1139"; do \
+		set -- $$agents; \
+		for seed in $$(seq $$3 $$4); do \
+			.venv/bin/soulsgraph curriculum --scenario five-skills --preset $$1 --scale $$2 --seed $$seed \
+				--run $(FIVE_RUNS)/$$1-$$2-$$seed || exit; \
 		done; \
-		.venv/bin/soulsgraph evaluate $(FIVE_RUNS)/$$agents-* --what ablations --episodes 200 --seed 5000000 \
-			--out docs/results/five-skills/$$agents || exit; \
+		.venv/bin/soulsgraph evaluate $(FIVE_RUNS)/$$1-$$2-* --what ablations --episodes 200 --seed 5000000 \
+			--out docs/results/five-skills/$$1-$$2 || exit; \
 	done
 
 curriculum: .venv/ready
