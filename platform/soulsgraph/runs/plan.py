@@ -95,8 +95,8 @@ class Plan:
     preset: str = "best"
     """paper: one environment, as the paper; fast: 32 parallel ones at the same ratio of updates to decisions; best:
     fast with double DQN, semi-Markov discounts, averaged weights and half the updates; wide: best with layers of 128
-    units and two to three times the budgets, where every skill counts; whole: best for whole fights, with longer budgets and a
-    longer view, dodge and heal-attack learning together."""
+    units and two to three times the budgets, where every skill counts; whole: best for whole fights, with longer
+    budgets and a longer view, dodge and heal-attack learning together."""
     seed: Annotated[int, config.Between(0, 2**31 - 1)] = 0
     """Seed of everything random: on one kind of processor the same seed gives the same weights."""
     scale: Annotated[float, config.Between(LEAST_SCALE, 1e3)] = 1.0
