@@ -40,6 +40,11 @@ def test_a_preset_gives_skills_budgets_of_their_own_and_trains_neighbours_in_the
     assert [stage.skills for stage in own.stages()] == [(name,) for name in SKILL_NAMES]
 
 
+@pytest.mark.parametrize(("preset", "decisions"), [("paper", 230_000), ("best", 230_000), ("wide", 630_000)])
+def test_a_preset_trains_for_as_many_decisions_as_its_published_agents(preset, decisions):
+    assert sum(part.budget for stage in Plan(preset=preset).stages() for part in stage.parts) == decisions
+
+
 def test_an_adapting_stage_continues_a_version_under_a_name_of_its_own():
     stage = Plan(scale=0.5).stage("dodge", "iudex-phase2", parent=1)
     assert (stage.name, stage.budget, stage.parent) == ("dodge@iudex-phase2", 20_000, 1)
