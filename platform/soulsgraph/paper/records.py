@@ -24,6 +24,7 @@ from soulsgraph.runs.study_folder import sessions_of
 from soulsgraph_envs.core.config import Where, read_file, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END as END_TO_END_SKILL
+from soulsgraph_policies.learning.hyperparameters import PRESETS
 
 #: The learner of a study that is this package's own.
 OWN_LEARNER = "soulsgraph"
@@ -277,7 +278,7 @@ GAIN_SHARES = {
 }
 
 #: Presets evaluated against the scripted oracle instead of the paper.
-BEYOND_PAPER = ("best", "wide", "whole")
+BEYOND_PAPER = tuple(preset.name for preset in PRESETS.values() if preset.learning)
 #: Median win rate as a share of the oracle's in the same fight.
 ORACLE_SHARES = {
     BOTH: ExpectedRange(low=0.88, unit="", digits=2),

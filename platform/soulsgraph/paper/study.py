@@ -96,7 +96,7 @@ class Study:
     """
 
     preset: str = "paper"
-    """How the agents learn: paper, fast, best, wide or whole."""
+    """How the agents learn: the name of a preset."""
     seeds: Annotated[NonEmpty[Annotated[int, Between(0, 2**31 - 1)]], EACH_ONCE] = tuple(REPORTING[:10])
     """Training seeds, in this order."""
     episodes: Annotated[int, Between(1, 1_000_000)] = Plan.episodes
